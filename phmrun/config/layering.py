@@ -20,7 +20,7 @@ from phmrun.config.provenance import spread
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.config.sources import Source, nested, read_source
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.registry import FREEZE, TASKS
+from phmrun.registry import FREEZE, STRUCTURES, TASKS
 from phmrun.section import OpenSection, Section, former_name, is_section
 
 E = TypeVar("E", bound=Experiment)
@@ -318,6 +318,12 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
         if part not in options.model_fields and value != {f"{part}.structure": sections[part].structure}.get(key):
             what = f"the layer {structure!r} is one matrix, with none inside"
             problems.append(Problem(f"{name}.{part}", what, merged.origin.get(f"{name}.{key}")))
+    inner = str(values.get("of", options.defaults().get("of", "")))
+    if "options" in names and inner in STRUCTURES:  # options of the structure inside, written as its own
+        own = options_of(inner, table=False).model_fields.keys() - set(names)
+        given = [f"{option}={values.pop(option)}" for option in sorted(own & values.keys())]
+        if given:
+            values["options"] = " ".join([str(values.get("options", "")), *given]).strip()
     for option in values.keys() - set(names):
         what, valid = f"the layer {structure!r} has no option {option!r}", names or ["no options"]
         origin_label = merged.origin.get(f"{name}.{option}")

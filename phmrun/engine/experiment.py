@@ -332,11 +332,13 @@ def _begin(
     epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
     run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
     run.fix(data.prepared_path)
+    trained = counts["trained_total"]
     LOG.info(
-        "run %s · %s parameters (%.1f%% of dense) · %s",
+        "run %s · %s parameters (%.1f%% of dense)%s · %s",
         run.id,
         f"{counts['total']:,}",
         100 * counts["total"] / counts["dense_total"],
+        f", {trained:,} of them trained" if trained < counts["total"] else "",
         one_line(str(run.path)),
     )
     values = semantic_values(config)

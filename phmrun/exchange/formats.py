@@ -173,7 +173,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     from phmrun.exchange import transformers_folder as folders
 
     network: Any = trained.module.network
-    model = getattr(network, "model", None)
+    model: Any = getattr(network, "model", None)
     if not hasattr(model, "save_pretrained"):
         hint = "Train with --model hf, or use --format safetensors."
         raise PhmrunError(f"the run's network is none of transformers, as {kind} needs", where="--format", hint=hint)
@@ -181,6 +181,11 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
     directory = path or trained.run.own_folder("exports") / kind
     settings: Any = trained.config.model
+    vocabulary: Any = trained.vocabulary
+    if hasattr(vocabulary, "labels"):
+        model.config.id2label = dict(enumerate(vocabulary.labels))
+        model.config.label2id = {label: number for number, label in enumerate(vocabulary.labels)}
+        vocabulary = vocabulary.words
     check_out(directory, "config.json" if kind == "transformers" else "adapter_config.json")
     with replacing_directory(directory) as beside:
         if kind == "peft":
@@ -191,7 +196,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
             difference = max(update.error for update in updates)
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
-        folders.write_tokenizer(trained.vocabulary, beside)
+        folders.write_tokenizer(vocabulary, beside)
     size = sum(file.stat().st_size for file in directory.iterdir())
     return Exported(directory, kind, size, difference, {}, ())
 

@@ -21,6 +21,7 @@ from phmrun.layers.adapters import merge
 from phmrun.layers.linear import Linear
 from phmrun.layers.structures.added import Added
 from phmrun.layers.structures.low_rank import LowRank
+from phmrun.models.hugging_face import is_classifier
 from phmrun.text.tokenizer import TokenizerVocabulary
 
 CLOSE = 1e-3
@@ -131,7 +132,7 @@ def _factored(name: str, update: Added, rank: int | None) -> Factored:
 def write_peft(
     network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str], rank: int | None = None
 ) -> list[Factored]:
-    """Write the updates of a network as an adapter folder of peft; return them.
+    """Write the updates of a network, and a classifier, as an adapter folder of peft; return the updates.
 
     Args:
         network: Network of transformers with updates.
@@ -150,11 +151,17 @@ def write_peft(
     for update in updates:
         tensors[f"base_model.model.{update.name}.lora_A.weight"] = update.down.contiguous()
         tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
+    parts = {name.partition(".")[0] for name, _ in network.named_parameters()} - {network.base_model_prefix}
+    head = sorted(parts) if is_classifier(network) else []
+    for name, weight in network.named_parameters():
+        if name.partition(".")[0] in head:
+            tensors[f"base_model.model.{name}"] = weight.detach().contiguous()
     ranks = {update.name: update.down.shape[0] for update in updates}
     usual = max(ranks.values())
     settings = {
         "peft_type": "LORA",
-        "task_type": "CAUSAL_LM",
+        "task_type": "SEQ_CLS" if head else "CAUSAL_LM",
+        "modules_to_save": head or None,
         "base_model_name_or_path": base,
         "inference_mode": True,
         "r": usual,
@@ -169,7 +176,8 @@ def write_peft(
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "adapter_config.json", settings)
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
-    code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"), "{name}")'
+    classes = f", num_labels={network.config.num_labels}" if head else ""
+    code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"{classes}), "{name}")'
     what = f"These are updates of `{base}` in peft's format."
     page = CARD.format(
         library="peft", name=name, what=what, loader=kind, place=base, **facts,

@@ -8,9 +8,9 @@ import contextlib
 import hashlib
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ from phmrun.files import intact, read_text
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
 from phmrun.layers.network import Structures
 from phmrun.layers.report import parameter_count
+from phmrun.registry import STRUCTURES
 from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
@@ -29,12 +30,15 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "llama": _USUAL,
     "qwen3": _USUAL,
     "gpt2": ("n_embd", "n_inner", "n_layer", "n_head", "n_positions"),
+    "bert": _USUAL,
 }
 """Names that a kind of network has for its width, inner width, number of blocks, heads and positions."""
-DROPOUTS = ("resid_pdrop", "embd_pdrop")
+DROPOUTS = ("resid_pdrop", "embd_pdrop", "hidden_dropout_prob")
 POSITIONS = 2048
-ROLES = ("pad", "unk", "bos", "eos")
+ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
 """Roles of special tokens."""
+Head = Literal["CausalLM", "SequenceClassification"]
+"""What a network predicts, as transformers calls it: the next token, or a class of the whole input."""
 
 
 def transformers() -> Any:
@@ -51,6 +55,12 @@ def transformers() -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
+
+
+def own_formats() -> PhmrunError:
+    """Return the error of an export that networks of transformers do not have."""
+    hint = "Use --format transformers, or --format peft for updates."
+    return PhmrunError("a network of transformers has its own formats", where="--format", hint=hint)
 
 
 def weight_file(folder: Path) -> Path:
@@ -155,23 +165,31 @@ def _readable(folder: Path) -> Iterator[None]:
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA) from error
 
 
-def read_model(folder: Path) -> nn.Module:
-    """Read a causal network of transformers with its weights, in float32.
+def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> nn.Module:
+    """Read a network of transformers with its weights, in float32.
+
+    A classifier that the folder lacks, or has for another number of classes, is drawn from torch's generator.
 
     Args:
         folder: Folder of the model; it may come from an untrusted source.
+        settings: Its configuration, if the caller has changed it.
+        head: What the network predicts.
 
     Raises:
         PhmrunError: (exit 3) The folder is damaged, or weights are missing or have other sizes than it says.
     """
-    weights, settings, package = weight_file(folder), read_settings(folder), transformers()
-    extra = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
+    weights, package = weight_file(folder), transformers()
+    settings = read_settings(folder) if settings is None else settings
+    extra: dict[str, Any] = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
+    if head != "CausalLM":
+        extra["ignore_mismatched_sizes"] = True
     with _readable(folder):
-        model, facts = package.AutoModelForCausalLM.from_pretrained(
+        model, facts = getattr(package, f"AutoModelFor{head}").from_pretrained(
             folder, config=settings, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
         )
-    if lost := list(facts["missing_keys"]):
-        what = f"{len(lost)} weights are missing, such as {lost[0]}"
+    absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
+    if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
+        what = f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}"
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
     if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
         model.is_quantized, model.hf_quantizer = False, None
@@ -182,17 +200,24 @@ def read_model(folder: Path) -> nn.Module:
     return built
 
 
-def build_model(settings: Any) -> nn.Module:
-    """Build a causal network of transformers with fresh weights from torch's generator, in float32."""
-    built: nn.Module = transformers().AutoModelForCausalLM.from_config(settings, dtype=torch.float32)
+def _is_new(model: Any, name: str) -> bool:
+    """Return True for a weight of a classifier: outside the network that was trained before, or of its pooler."""
+    inside, _, rest = name.partition(".")
+    return inside != model.base_model_prefix or rest.startswith("pooler.")
+
+
+def build_model(settings: Any, head: Head = "CausalLM") -> nn.Module:
+    """Build a network of transformers with fresh weights from torch's generator, in float32."""
+    built: nn.Module = getattr(transformers(), f"AutoModelFor{head}").from_config(settings, dtype=torch.float32)
     return built.train()
 
 
 def structured(model: nn.Module, structures: Structures, only: str = "", *, near: bool) -> nn.Module:
     """Give the maps of a network of transformers their structures, in place.
 
-    ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens. A
-    tied output has the embedding's structure. With a structure that updates frozen matrices, everything else is frozen.
+    ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens or
+    classes. A tied output has the embedding's structure. With a structure that updates frozen matrices, everything else
+    is frozen, except a classifier.
 
     Args:
         model: Network of transformers.
@@ -223,45 +248,86 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
             chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
         _, records = convert_layers(model, chosen, structure, options, near=near)
         converted += records
+    if is_classifier(model):
+        for part in (part for name, part in model.named_children() if name != model.base_model_prefix):
+            part.requires_grad_(True)
     if converted:
         attach_report(model, converted, before)
     return model
 
 
+def is_classifier(model: Any) -> bool:
+    """Return True for a network of transformers that predicts classes."""
+    return str(type(model).__name__).endswith("ForSequenceClassification")
+
+
 def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
     """Return the maps of a network of transformers that can get a structure, with their names, by scope.
 
-    "embedding" and "output" are what the network calls so; other maps within its blocks are those of "layer", tables of
-    positions belong to none.
+    "embedding" and "output" are what the network calls so, in a classifier the maps behind its network; other maps
+    within its blocks are those of "layer", tables of positions belong to none.
     """
     table, head = model.get_input_embeddings(), model.get_output_embeddings()
+    inside = model.base_model_prefix if is_classifier(model) else ""
     scopes: dict[str, dict[nn.Module, str]] = {"layer": {}, "embedding": {}, "output": {}}
     for name, module in model.named_modules():
         if not is_supported(module):
             continue
         if module is table:
             scopes["embedding"][module] = name
-        elif module is head:
+        elif module is head or (inside and name.partition(".")[0] != inside):
             scopes["output"][module] = name
         elif not isinstance(module, nn.Embedding) and any(part.isdigit() for part in name.split(".")):
             scopes["layer"][module] = name
     return scopes
 
 
-def network(settings: Any, structures: Structures, only: str = "", *, folder: Path | None = None) -> nn.Module:
-    """Build a network with structured maps.
+class HuggingFaceNetwork(nn.Module):
+    """Network of transformers with structured maps, within a network of a task.
+
+    Its weights are fresh or those of a folder; structured matrices start at the nearest ones to the folder's.
 
     Args:
         settings: Configuration of transformers.
         structures: Structure and options by scope; see :func:`structured`.
         only: Ends of names of the blocks' maps that get the structure, with commas between; empty: all maps.
-        folder: Folder whose weights are read; structured matrices start at the nearest ones. None: fresh weights.
+        folder: Folder whose weights are read; None: fresh weights.
+        head: What the network predicts.
 
     Raises:
         PhmrunError: The folder cannot be read, or a structure does not fit.
     """
-    model = build_model(settings) if folder is None else read_model(folder)
-    return structured(model, structures, only, near=folder is not None)
+
+    def __init__(
+        self, settings: Any, structures: Structures, only: str, folder: Path | None, head: Head = "CausalLM"
+    ) -> None:
+        super().__init__()
+        self.settings, self.head, self.folder = settings, head, folder
+        self.structures, self.only = structures, only
+        # Frozen matrices are in no checkpoint, so they are read whenever the network is built.
+        self.has_frozen = folder is not None and any(map(_updates, structures.values()))
+        meta = torch.get_default_device().type == "meta"
+        self.model: Any = self._built(folder if self.has_frozen and not meta else None)
+        self.positions: int = getattr(settings, "max_position_embeddings", None) or settings.n_positions
+
+    def read_start(self) -> None:
+        """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done."""
+        if self.folder is not None and not self.has_frozen:
+            self.model.load_state_dict(self._built(self.folder).state_dict())
+
+    def _built(self, folder: Path | None) -> nn.Module:
+        """Return a network with structured maps; ``folder``: with its weights, None: with fresh ones."""
+        model = (
+            build_model(self.settings, self.head) if folder is None else read_model(folder, self.settings, self.head)
+        )
+        return structured(model, self.structures, self.only, near=folder is not None)
+
+
+def _updates(layer: Mapping[str, Any]) -> bool:
+    """Return True if a layer trains updates of frozen matrices."""
+    options = dict(layer)
+    updates: bool = STRUCTURES.get(options.pop("structure", "dense")).updates(**options)
+    return updates
 
 
 def read_tokenizer(folder: Path) -> tuple[Any, dict[str, int]]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS, ModelConfig
 from phmrun.registry import networks
@@ -144,6 +145,28 @@ class TransformerOptions(ModelConfig):
             raise ValueError("tie=embeddings and head_width are of the Transformer, not of DeLighT")
         if self.min_depth > self.max_depth:
             raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
+        return self
+
+
+class HuggingFaceOptions(ModelConfig):
+    """Options of a network of transformers."""
+
+    path: FilePath = None
+    """hf: folder of a model (config.json, model.safetensors, tokenizer.json, or a GGUF file), whose weights are read.
+    Its contents are part of the run id.
+    """
+    only: str = ""
+    """hf: the blocks' maps that get the layer's structure, by the ends of their names: q_proj,v_proj; empty: all."""
+
+    @model_validator(mode="after")
+    def _read_by_hf(self) -> Self:
+        """Check that a folder is read by the network that can.
+
+        Raises:
+            ValueError: ``path`` is set for another network.
+        """
+        if self.path is not None and getattr(self, "network", "hf") != "hf":
+            raise ValueError("path needs network=hf, which reads the folder of a model")
         return self
 
 

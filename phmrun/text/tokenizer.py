@@ -5,7 +5,7 @@ On disk it is ``tokenizer.json``, as the library writes it, beside ``vocabulary.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from phmrun.errors import PhmrunError
 from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, Vocabulary, padded_size
@@ -28,13 +28,27 @@ def tokenizers() -> Any:
     return package
 
 
+class Joining(NamedTuple):
+    """How sentences become one input of a network.
+
+    Attributes:
+        around: Tokens before the first sentence, behind it, and behind the second.
+        kind: Kind of the tokens from the second sentence on, which those before it do not have: 1 in BERT.
+        pad: Token behind shorter inputs of a batch, which the network does not read.
+    """
+
+    around: tuple[tuple[int, ...], ...]
+    kind: int
+    pad: int
+
+
 class TokenizerVocabulary(Vocabulary):
     """Tokens of a tokenizer.
 
     Args:
         tokenizer: A ``tokenizers.Tokenizer``.
         size: Rows of the embedding, at least the entries.
-        roles: Id of the special tokens by role: "pad", "unk", "bos", "eos", as far as there are any.
+        roles: Id of the special tokens by role: "pad", "unk", "bos", "eos", "cls", "sep", as far as there are any.
         counts: Count of each entry in the training text; empty if unknown.
     """
 
@@ -50,7 +64,8 @@ class TokenizerVocabulary(Vocabulary):
         self.tokenizer, self.roles, self.counts = tokenizer, dict(roles), list(counts)
         self.unknown = self.roles.get("unk", -1)
         newline = tokenizer.encode("\n", add_special_tokens=False).ids
-        self.end = self.roles.get("bos", self.roles.get("eos", newline[-1]))
+        ends = [self.roles[role] for role in ("bos", "eos", "sep") if role in self.roles]
+        self.end = [*ends, *newline, 0][0]
 
     @property
     def sizes(self) -> tuple[int]:
@@ -84,6 +99,23 @@ class TokenizerVocabulary(Vocabulary):
         kept = [token for token in map(int, ids) if token < self.entries and token not in marks]
         text: str = self.tokenizer.decode(kept, skip_special_tokens=False)
         return text
+
+    def joining(self, sentences: int) -> Joining:
+        """Return what stands around one sentence or two in an input of the tokenizer's model.
+
+        Two sentences that the tokenizer would not separate have the end of a text, else of a line, between them.
+        """
+        joined = self.tokenizer.encode(*"ab"[:sentences], add_special_tokens=True)
+        around: list[list[int]] = [[] for _ in range(sentences + 1)]
+        place = 0
+        for index, part in zip(joined.ids, joined.sequence_ids, strict=True):
+            if part is None:
+                around[place].append(index)
+            else:
+                place = part + 1
+        if sentences > 1 and not around[1]:
+            around[1] = [self.roles.get("eos", self.end)]
+        return Joining(tuple(map(tuple, around)), joined.type_ids[-1], self.roles.get("pad", self.end))
 
     def content(self) -> bytes:
         """Return the content of ``tokenizer.json``."""

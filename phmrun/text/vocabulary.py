@@ -43,6 +43,7 @@ class Vocabulary(ABC):
 
     kinds: ClassVar[tuple[str, ...]]
     model_file: ClassVar[str]
+    unknown: int = UNK
 
     def __init__(self, kind: str, tokens: Iterable[str], *, size: int, requested: int) -> None:
         self.kind = kind

@@ -5,10 +5,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config import BatchConfig, Experiment, ModelConfig, Section, TrainingConfig, Unhashed
+from phmrun.config import BatchConfig, Experiment, Section, TrainingConfig, Unhashed
 from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
 from phmrun.config.sections import MOST_LAYERS, SplitFilesConfig
+from phmrun.models.options import HuggingFaceOptions
 from phmrun.registry import networks
 
 Share = Annotated[float, Field(ge=0, lt=1)]
@@ -61,7 +62,7 @@ class StreamDataConfig(SplitFilesConfig):
         return self.splitting
 
 
-class LanguageModelOptions(ModelConfig):
+class LanguageModelOptions(HuggingFaceOptions):
     """Shape of the network.
 
     A network or preset sets further keys, which explicit keys override.
@@ -100,14 +101,8 @@ class LanguageModelOptions(ModelConfig):
     """awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018); hf is a network of Hugging
     Face's transformers, read from `path` or with fresh weights.
     """
-    path: FilePath = None
-    """hf: folder of a causal model (config.json, model.safetensors, tokenizer.json, or a GGUF file), whose weights are
-    read. Its contents are part of the run id.
-    """
     family: Literal["llama", "qwen3", "gpt2"] = "llama"
     """hf without `path`: kind of network, with width, inner, layers and heads."""
-    only: str = ""
-    """hf: the blocks' maps that get the layer's structure, by the ends of their names: q_proj,v_proj; empty: all."""
     preset: Annotated[
         Literal[
             "tiny",
@@ -276,8 +271,6 @@ class LanguageModelExperiment(Experiment):
             ValueError: The monitored score is not the loss, or several continuations are not sampled.
         """
         self.training.require_monitor(self.task, "loss")
-        if self.model.path is not None and self.model.network != "hf":
-            raise ValueError("model.path needs model.network=hf, which reads the folder of a model")
         penalties = self.training.activation_penalty or self.training.change_penalty
         if self.model.network == "hf" and penalties:
             raise ValueError("model.network=hf has no penalty of activation or change: set them to 0")

@@ -136,6 +136,8 @@ class StreamData(DataModule[StreamVocabulary]):
         if model is not None:
             self.given = folder_tokenizer(model, config.sizes[0])
             fingerprints = {**fingerprints, "model": folder_checksum(model)}
+        if model is not None or settings.kind == "bpe":
+            self.unit = "tokens"
         vocabulary = {} if self.given is None else {"vocabulary": self.given.sha256}
         super().__init__(files, {**fingerprints, **vocabulary})
         self.config, self.settings, self.cache = config, settings, cache

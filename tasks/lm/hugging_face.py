@@ -1,9 +1,8 @@
 """Causal language models of Hugging Face's transformers as networks of the task."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +11,7 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.network import Structures
-from phmrun.models.hugging_face import fresh_settings, network, read_settings
-from phmrun.registry import STRUCTURES
+from phmrun.models.hugging_face import HuggingFaceNetwork, fresh_settings, read_settings
 from phmrun.tasks.lm.config import LanguageModelOptions
 from phmrun.tasks.lm.language_model import Reading, State
 
@@ -34,7 +32,7 @@ class Logits(nn.Module):
         return F.cross_entropy(logits, targets, reduction="none")
 
 
-class HuggingFaceLanguageModel(nn.Module):
+class HuggingFaceLanguageModel(HuggingFaceNetwork):
     """Causal network of transformers, read from ``model.path`` or with fresh weights.
 
     Its state are the last ``memory`` tokens, which are read again before the next ones; 0: every text is read from its
@@ -54,29 +52,14 @@ class HuggingFaceLanguageModel(nn.Module):
     def __init__(
         self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
     ) -> None:
-        super().__init__()
         if options.path is None:
             shape = (options.width, options.inner, options.layers, options.heads)
             settings = fresh_settings(options.family, sizes[0], shape, dropout=options.dropout, tie=options.tie)
         else:
             settings = read_settings(options.path)
-        self.arguments = settings, structures, options.only
-        self.folder: Path | None = options.path
-        # Frozen matrices are in no checkpoint, so they are read whenever the network is built.
-        self.has_frozen = self.folder is not None and any(map(_updates, structures.values()))
-        meta = torch.get_default_device().type == "meta"
-        self.model: Any = network(*self.arguments, folder=self.folder if self.has_frozen and not meta else None)
-        self.positions: int = getattr(settings, "max_position_embeddings", None) or settings.n_positions
+        super().__init__(settings, structures, options.only, options.path)
         self.memory = 0
         self.output = Logits(sizes[0])
-
-    def read_start(self) -> None:
-        """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
-
-        Structured matrices start at the nearest ones.
-        """
-        if self.folder is not None and not self.has_frozen:
-            self.model.load_state_dict(network(*self.arguments, folder=self.folder).state_dict())
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Read ``tokens [batch, length]`` after those of ``state``; the vectors are the logits of the next tokens.
@@ -98,10 +81,3 @@ class HuggingFaceLanguageModel(nn.Module):
         """Return the loss summed over ``targets […]``, in nats."""
         loss = F.cross_entropy(logits, targets, reduction="sum")
         return CrossEntropy(loss, loss.detach())
-
-
-def _updates(layer: Mapping[str, Any]) -> bool:
-    """Return True if a layer trains updates of frozen matrices."""
-    options = dict(layer)
-    updates: bool = STRUCTURES.get(options.pop("structure", "dense")).updates(**options)
-    return updates

@@ -15,6 +15,7 @@ from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
+from phmrun.models.hugging_face import own_formats
 from phmrun.registry import STRUCTURES
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamBatch
@@ -121,8 +122,7 @@ class LanguageModelModule(TrainingModule):
             PhmrunError: (exit 2) The network is one of transformers.
         """
         if isinstance(self.network, HuggingFaceLanguageModel):
-            hint = "Use --format transformers, or --format peft for updates."
-            raise PhmrunError("a network of transformers has its own formats", where="--format", hint=hint)
+            raise own_formats()
         return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
-from phmrun.models.options import LSTMClassifierOptions
+from phmrun.models.options import HuggingFaceOptions, LSTMClassifierOptions
 from phmrun.registry import networks
 
 
@@ -69,11 +69,21 @@ def _label(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
-class NLIOptions(LSTMClassifierOptions):
+class NLIOptions(LSTMClassifierOptions, HuggingFaceOptions):
     """Shape of the network that reads a pair of sentences."""
 
+    presets: ClassVar[dict[str, dict[str, Any]]] = {"hf": {"width": 128, "layers": 2, "dropout": 0.1}}
+
     network: Annotated[str, Registered(networks("nli"))] = "lstm"
-    """Network of both sentences."""
+    """Network of both sentences: an LSTM, or hf, a network of Hugging Face's transformers, read from `path` or with
+    fresh weights.
+    """
+    family: Literal["bert", "llama", "qwen3", "gpt2"] = "bert"
+    """hf without `path`: kind of network, with width, feedforward, layers, heads and dropout."""
+    feedforward: int = Field(512, ge=1)
+    """hf without `path`: width of the feed-forward networks."""
+    heads: int = Field(4, ge=1)
+    """hf without `path`: attention heads."""
 
 
 class NLIExperiment(ClassificationExperiment):
@@ -134,11 +144,13 @@ class NLIExperiment(ClassificationExperiment):
 
     @model_validator(mode="after")
     def _vectors_have_a_table(self) -> Self:
-        """Check that the embedding is a table if there are pretrained vectors.
+        """Check that the embedding is a table of the LSTM's if there are pretrained vectors.
 
         Raises:
-            ValueError: Its structure is neither "dense" nor "projective".
+            ValueError: Its structure is neither "dense" nor "projective", or the network is one of transformers.
         """
+        if self.data.vectors is not None and self.model.network == "hf":
+            raise ValueError("data.vectors needs model.network=lstm")
         if self.data.vectors is not None and self.embedding.structure not in ("dense", "projective"):
             raise ValueError(
                 f"data.vectors needs embedding.structure=dense, or projective, not {self.embedding.structure}"

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS, ModelConfig
+from phmrun.config.sections import MOST_LAYERS
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
-from phmrun.models.options import LSTMClassifierOptions
+from phmrun.models.options import HuggingFaceOptions, LSTMClassifierOptions
 from phmrun.registry import networks
 
 LABELS = ("singular", "plural")
@@ -24,11 +24,15 @@ class AgreementDataConfig(ClassificationDataConfig):
     )
 
 
-class AgreementOptions(ModelConfig):
+class AgreementOptions(HuggingFaceOptions):
     """Shape of the network that reads a prefix."""
 
     network: Annotated[str, Registered(networks("sva"))] = "transformer"
-    """A Transformer encoder, or an LSTM."""
+    """A Transformer encoder, an LSTM, or hf, a network of Hugging Face's transformers, read from `path` or with fresh
+    weights.
+    """
+    family: Literal["bert", "llama", "qwen3", "gpt2"] = "bert"
+    """hf without `path`: kind of network, with width, feedforward, layers, heads and dropout."""
     width: int = Field(128, ge=2)
     """Width of the hidden states and embeddings."""
     layers: int = Field(2, ge=1, le=MOST_LAYERS)

@@ -86,9 +86,13 @@ class ClassificationExperiment(Experiment):
     def sizes(self) -> tuple[int, ...]:
         """Size of the vocabulary and number of classes.
 
-        The vocabulary's is that requested, rounded up to ``multiple_of``.
+        The vocabulary's is that of the model's folder, else that requested, rounded up to ``multiple_of``.
         """
         words = self.data.vocabulary
+        if (path := getattr(self.model, "path", None)) is not None:
+            from phmrun.models.hugging_face import read_settings  # brings transformers with it
+
+            return read_settings(path).vocab_size, len(self.labels)
         return -(-words.size // words.multiple_of) * words.multiple_of, len(self.labels)
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from phmrun.families.sentence_classification.items import DEV, TRAIN, Item, Item
 from phmrun.families.sentence_classification.vectors import Found, open_vectors
 from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
 from phmrun.files import sha256_of
+from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.progress import note
 from phmrun.text.batches import Batch
@@ -110,6 +111,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             readers = {**readers, **divided(readers[TRAIN], {TRAIN: 100 - held, DEV: held})}
         super().__init__(config, readers, corpus.fingerprints)
         self.corpus, self.cache = corpus, cache
+        self.model: Path | None = getattr(config.model, "path", None)  # its tokens replace the words
         self.vectors, self.vector_width = vectors, vector_width
 
     def sources(self, split: str) -> Sequence[Path]:
@@ -121,16 +123,19 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def fingerprints(self) -> dict[str, str]:
         """Return SHA-256 sums by their names in the run id.
 
-        That of the file of vectors is included.
+        Those of the file of vectors and of the model's folder are included.
         """
         vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
-        return {**super().fingerprints(), **vectors}
+        model = {} if self.model is None else {"model": folder_checksum(self.model)}
+        return {**super().fingerprints(), **vectors, **model}
 
     @cached_property
     def prepared(self) -> Prepared[ClassificationVocabulary, ItemStore]:
         """Encoded training and validation items, prepared on first use."""
         readers = {split: self.files[split] for split in (TRAIN, DEV)}
-        return prepare_items(readers, self.corpus.paths.values(), self.config, self.corpus.reading, self.cache)
+        tokenizer = None if self.model is None else folder_tokenizer(self.model, self.config.sizes[0])
+        sources, reading = self.corpus.paths.values(), self.corpus.reading
+        return prepare_items(readers, sources, self.config, reading, self.cache, tokenizer)
 
     @cached_property
     def pretrained(self) -> Found | None:

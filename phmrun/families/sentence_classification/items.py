@@ -24,6 +24,7 @@ from phmrun.ledger import Run
 from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
+from phmrun.text.tokenizer import TokenizerVocabulary
 from phmrun.text.vocabulary import spaced, train_words
 
 VERSION = 1  # increase when the same text and settings result in other ids or another layout
@@ -86,6 +87,7 @@ def prepare_items(
     config: ClassificationExperiment,
     reading: Mapping[str, Any],
     cache: Path,
+    tokenizer: TokenizerVocabulary | None = None,
 ) -> Prepared[ClassificationVocabulary, ItemStore]:
     """Learn the vocabulary and encode all splits, or load them from the cache.
 
@@ -98,6 +100,7 @@ def prepare_items(
         config: Config with labels, names of sentences, and the section ``data``.
         reading: Further settings that the items depend on, as JSON values.
         cache: Directory of prepared data.
+        tokenizer: Tokens in place of the training text's words.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or a split has no items.
@@ -112,7 +115,14 @@ def prepare_items(
         "words": data.vocabulary.model_dump(),
         "max_length": data.max_length,
         "splits": sorted(readers),
+        **({} if tokenizer is None else {"tokenizer": tokenizer.sha256, "rows": len(tokenizer)}),
     }
+
+    def learn() -> ClassificationVocabulary:
+        """Return the vocabulary: of the tokenizer, else of the training split's words."""
+        if tokenizer is not None:
+            return ClassificationVocabulary(tokenizer, config.labels)
+        return _learn(readers[TRAIN], config.labels, data.vocabulary)
 
     def encode(split: str, vocabulary: ClassificationVocabulary, path: Path) -> dict[str, Any]:
         """Write a split's stores below ``path``, and return its statistics."""
@@ -123,7 +133,7 @@ def prepare_items(
         cache,
         content,
         readers,
-        learn=lambda: _learn(readers[TRAIN], config.labels, data.vocabulary),
+        learn=learn,
         encode=encode,
         describe=lambda vocabulary: {
             "size": len(vocabulary.words),

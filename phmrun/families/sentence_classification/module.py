@@ -13,10 +13,12 @@ from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData
+from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
 from phmrun.layers.structures.dense import Dense
+from phmrun.models.hugging_face import HuggingFaceNetwork, own_formats
 from phmrun.models.lstm_classifier import LSTMClassifier, own_vectors
 from phmrun.models.sentences import Sentences
 from phmrun.text.vocabulary import EOS, PAD
@@ -68,14 +70,22 @@ class ClassificationModule(TrainingModule):
         return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """Return the export graph from tokens to class scores."""
+        """Return the export graph from tokens to class scores.
+
+        Raises:
+            PhmrunError: (exit 2) The network is one of transformers.
+        """
+        if isinstance(self.network, HuggingFaceNetwork):
+            raise own_formats()
         return classification_graph(self.network, self.sentences)
 
     def begin(self, data: ClassificationData) -> None:
-        """Copy pretrained word vectors to the network's embedding, in place.
+        """Read the weights of a model's folder, or copy pretrained word vectors to the network's embedding, in place.
 
-        Nothing is done if the data have none.
+        Nothing is done if there are none.
         """
+        if isinstance(self.network, HuggingFaceNetwork):
+            self.network.read_start()
         if data.pretrained is not None:
             place_vectors(self.network.get_submodule("embedding"), data.pretrained)
 
@@ -97,6 +107,15 @@ def build_module(config: ClassificationExperiment, words: int, classes: int) -> 
         criterion=criterion(training.loss),
         sentences=len(config.names),
     )
+
+
+def build_hugging_face(config: Any, words: int, classes: int) -> HuggingFaceClassifier:
+    """Build the network of transformers of an experiment.
+
+    Raises:
+        PhmrunError: (exit 2) Sizes and structures do not match; (exit 3) the folder cannot be read.
+    """
+    return HuggingFaceClassifier(config.model, (words, classes), config.structures, sentences=len(config.names))
 
 
 def build_lstm(config: Any, words: int, classes: int) -> LSTMClassifier:

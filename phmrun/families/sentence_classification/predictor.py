@@ -24,7 +24,6 @@ from phmrun.progress import note, progress
 from phmrun.text.batches import chunks
 from phmrun.text.coverage import Coverage
 from phmrun.text.nli_pairs import sentences_of
-from phmrun.text.vocabulary import UNK
 
 SAMPLES = 8
 BATCH = 256
@@ -164,7 +163,7 @@ class SentenceClassifier:
         ]
         for texts, encoded in zip(zip(*items, strict=True), sides, strict=True):
             for text, ids in zip(texts, encoded, strict=True):
-                self.coverage.add(text, ids != UNK)
+                self.coverage.add(text, ids != self.vocabulary.words.unknown)
         lengths = np.array([[len(row) for row in side] for side in sides])
         order = np.argsort(-lengths.max(0), kind="stable")
         probabilities = np.empty((len(items), len(self.vocabulary.labels)), dtype=np.float32)

@@ -6,17 +6,19 @@ from typing import Self
 
 from phmrun.documents import parse_json
 from phmrun.files import intact, read_text, write_json
-from phmrun.text.vocabulary import Splitting, WordVocabulary, spaced
+from phmrun.text.tokenizer import TokenizerVocabulary
+from phmrun.text.vocabulary import Splitting, Vocabulary, WordVocabulary, read_description, spaced
 
 
 class ClassificationVocabulary:
-    """Vocabulary of words and, in the order of their indices, classes.
+    """Vocabulary of words, or of a tokenizer's tokens, and, in the order of their indices, classes.
 
-    Sentences are lowercased and split as in :class:`~phmrun.families.sentence_classification.config.WordsConfig`.
+    Sentences are lowercased and split as in :class:`~phmrun.families.sentence_classification.config.WordsConfig`; a
+    tokenizer reads them as they are.
     """
 
     def __init__(
-        self, words: WordVocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"
+        self, words: Vocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"
     ) -> None:
         self.words = words
         self.labels = tuple(labels)
@@ -30,6 +32,8 @@ class ClassificationVocabulary:
 
     def encode(self, sentence: str) -> list[int]:
         """Return the ids of a sentence's words, without beginning and end tokens."""
+        if isinstance(self.words, TokenizerVocabulary):
+            return self.words.encode(sentence)
         return self.words.encode(spaced(sentence, self.lowercase, self.splitting))
 
     def save(self, directory: Path) -> None:
@@ -49,4 +53,6 @@ class ClassificationVocabulary:
         with intact("the vocabulary is", path):
             stored = parse_json(read_text(path))
             labels, lowercase, splitting = stored["labels"], stored["lowercase"], stored["splitting"]
-        return cls(WordVocabulary.load(directory / "words"), labels, lowercase=lowercase, splitting=splitting)
+        kind = read_description(directory / "words", (*WordVocabulary.kinds, *TokenizerVocabulary.kinds))["kind"]
+        reader: type[Vocabulary] = TokenizerVocabulary if kind in TokenizerVocabulary.kinds else WordVocabulary
+        return cls(reader.load(directory / "words"), labels, lowercase=lowercase, splitting=splitting)

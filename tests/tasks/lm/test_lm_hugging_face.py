@@ -20,7 +20,7 @@ from phmrun.exchange.formats import export
 from phmrun.exchange.transformers_folder import write_peft
 from phmrun.layers.linear import Linear
 from phmrun.ledger.listing import list_runs
-from phmrun.models.hugging_face import build_model, fresh_settings, maps_by_scope, network, read_model
+from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.module import LanguageModelModule
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
@@ -42,6 +42,10 @@ def folder(tmp_path_factory):
     run = run_of(run_experiment(of_transformers(place / "corpus"), place / "runs"))
     export(open_run(run), place / "model", "transformers")
     return place / "model", run
+
+
+def network(settings, structures, only="", folder=None):
+    return HuggingFaceNetwork(settings, structures, only, folder).model
 
 
 def logits_of(folder):

@@ -1,0 +1,140 @@
+"""Classifiers of transformers: inputs as their tokenizers join them, fresh and from folders, and out again."""
+
+import json
+
+import peft
+import pytest
+import tokenizers
+import torch
+import transformers
+from tiny_experiments import configured, run_experiment, run_of
+
+from phmrun.config.problems import ConfigError
+from phmrun.engine.trained_model import open_run
+from phmrun.errors import PhmrunError
+from phmrun.exchange.formats import export
+from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
+from phmrun.layers.linear import Linear
+from phmrun.models.hugging_face import folder_tokenizer, fresh_settings
+from phmrun.models.sentences import batch_of
+from phmrun.tasks.nli.config import NLIOptions
+
+PAIRS = [("a dog sleeps", "an animal sleeps well"), ("dogs", "the dog runs and the cat sleeps")]
+SIZES = {"network": "hf", "width": 32, "feedforward": 48, "layers": 2, "heads": 2}
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    """The folder of a small BERT as transformers writes it, with a tokenizer of word pieces."""
+    folder = tmp_path_factory.mktemp("bert")
+    pieces = tokenizers.BertWordPieceTokenizer()
+    words = " ".join(" ".join(pair) for pair in PAIRS)
+    pieces.train_from_iterator([words] * 2, vocab_size=80, min_frequency=1, show_progress=False)
+    marks = [(mark, pieces.token_to_id(mark)) for mark in ("[SEP]", "[CLS]")]
+    pieces.post_processor = tokenizers.processors.BertProcessing(*marks)
+    pieces.save(str(folder / "tokenizer.json"))
+    roles = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+    written = {f"{role}_token": mark for role, mark in roles.items()}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizerFast", **written}))
+    torch.manual_seed(1)
+    settings = fresh_settings("bert", 80, (32, 48, 2, 2), dropout=0.1)
+    transformers.AutoModelForMaskedLM.from_config(settings).save_pretrained(folder)
+    return folder
+
+
+def classifier(folder, sentences=2, **structures):
+    options = NLIOptions(network="hf", path=folder)
+    return HuggingFaceClassifier(options, (80, 3), structures, sentences=sentences)
+
+
+def sides(tokenizer):
+    return [
+        batch_of([torch.tensor(tokenizer.encode(text)).numpy() for text in side]) for side in zip(*PAIRS, strict=True)
+    ]
+
+
+def test_inputs_and_logits_are_those_of_the_tokenizer_and_model_of_the_folder(bert):
+    network = classifier(bert).eval()
+    network.read_start()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
+    expected = tokenizer(PAIRS, padding=True, return_tensors="pt")
+    tokens, lengths, second = network.joined(sides(folder_tokenizer(bert, 80)))
+    assert torch.equal(tokens, expected.input_ids)
+    assert lengths.tolist() == expected.attention_mask.sum(1).tolist()
+    assert second.tolist() == [int(row.argmax()) for row in expected.token_type_ids]
+    logits = network(*sides(folder_tokenizer(bert, 80)))
+    torch.testing.assert_close(logits, network.model(**expected).logits, rtol=1e-5, atol=1e-6)
+    plain = transformers.AutoModel.from_pretrained(bert).eval()
+    ours = network.model.bert(**expected).last_hidden_state
+    torch.testing.assert_close(ours, plain(**expected).last_hidden_state, rtol=1e-5, atol=1e-5)
+
+
+def test_a_long_sentence_is_read_up_to_its_share_of_the_positions(bert):
+    network = classifier(bert)
+    network.longest = 2
+    _, lengths, _ = network.joined(sides(folder_tokenizer(bert, 80)))
+    assert lengths.max() <= 2 + 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("task", "family", "layer"),
+    [("nli", "bert", {"structure": "phm", "n": 2}), ("sva", "llama", {"structure": "dense"})],
+)
+def test_a_fresh_network_is_trained_and_loaded_by_transformers(tmp_path, task, family, layer):
+    config = configured(task, tmp_path / "corpus", {"model": {**SIZES, "family": family}, "layer": layer})
+    trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
+    assert trained.run.metrics()["test/accuracy"]["value"] >= 0
+    exported = export(trained, tmp_path / "model", "transformers")
+    assert exported.difference < 1e-5
+    read = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    assert list(read.config.id2label.values()) == list(trained.vocabulary.labels)
+
+
+def test_an_update_of_a_folder_and_its_classifier_are_trained_alone_and_read_by_peft(bert, tmp_path):
+    config = configured(
+        "nli", tmp_path / "corpus", {"model": {"network": "hf", "path": str(bert), "only": "query,value"}},
+        {"layer": {"structure": "added", "of": "low-rank", "rank": 2}},
+    )  # fmt: skip
+    assert config.layer.options["options"] == "rank=2"
+    trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
+    trained.load()
+    network = trained.module.network
+    moved = {name for name, value in network.model.named_parameters() if value.requires_grad}
+    assert {name.split(".")[6] for name in moved if name.startswith("bert")} == {"query", "value"}
+    assert {name for name in moved if not name.startswith("bert")} == {"classifier.weight", "classifier.bias"}
+    export(trained, tmp_path / "updates", "peft")
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, num_labels=network.model.num_labels)
+    # The pooler is in no folder of a masked model: that of the run is given to the plain one.
+    base.bert.pooler.load_state_dict(network.model.bert.pooler.state_dict())
+    joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
+    inputs = transformers.AutoTokenizer.from_pretrained(bert)(PAIRS, padding=True, return_tensors="pt")
+    torch.testing.assert_close(joined(**inputs).logits, network.eval().model(**inputs).logits, rtol=1e-5, atol=1e-6)
+
+
+def test_the_classifier_has_a_structure_of_its_own(bert):
+    network = classifier(bert, output={"structure": "low-rank", "rank": 1})
+    assert isinstance(network.model.classifier, Linear)
+    assert not any(isinstance(part, Linear) for part in network.model.bert.modules())
+
+
+def test_a_decoder_has_an_end_between_the_sentences(tmp_path):
+    vocabulary = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "</s>": 2, "\n": 3}, "a"))
+    vocabulary.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    vocabulary.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    assert folder_tokenizer(tmp_path, 4).joining(2) == (((), (2,), ()), 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"network": "lstm", "path": "{bert}"}, "path needs network=hf"),
+        ({"network": "hf", "path": "{bert}", "only": "q_proj"}, "no map of the blocks is called 'q_proj'"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_one_error(bert, tmp_path, model, words):
+    model = {key: value.format(bert=bert) for key, value in model.items()}
+    overrides = {"model": model, "layer": {"structure": "phm", "n": 2}}
+    with pytest.raises((ConfigError, PhmrunError), match=words):
+        run_experiment(configured("nli", tmp_path / "corpus", overrides), tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
