@@ -9,7 +9,7 @@ from phmrun.errors import PhmrunError
 from phmrun.metric import Baseline, Metric
 from phmrun.registry import load
 
-Part = Literal["schema", "vocabulary", "data", "module", "predictor", "runner"]
+Part = Literal["schema", "vocabulary", "data", "module", "predictor", "runner", "pairs"]
 
 
 class Format(NamedTuple):
@@ -73,6 +73,8 @@ class Task:
             vocabularies of these sizes.
         predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which returns a
             ``phmrun.engine.trained_model.Predictor`` of a trained module.
+        pairs: Class of minimal pairs, with a path or a name of the data directory as argument, whose objects the
+            predictor evaluates as data: files by name, and their ``sources(name)``.
         runner: A :class:`Runner`, for a task whose runs train no network of phmrun. It has no vocabulary, data, module
             or predictor.
         converts: True if the predictor can convert the module for another engine. It then takes ``exports=``, the
@@ -90,6 +92,7 @@ class Task:
     data: str = ""
     module: str = ""
     predictor: str = ""
+    pairs: str = ""
     runner: str = ""
     converts: bool = False
     formats: tuple[Format, ...] = ()

@@ -24,6 +24,7 @@ def evaluate(
     test: Annotated[Path | None, of_data(metavar="FILE")] = None,
     source: Annotated[Path | None, of_data("--src", "--test-src", metavar="FILE")] = None,
     target: Annotated[Path | None, of_data("--tgt", "--test-tgt", metavar="FILE")] = None,
+    pairs: Annotated[str | None, of_data(metavar="NAME")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -39,15 +40,19 @@ def evaluate(
         test: Another test file, in the format of the run's own files.
         source: Source file of another test set.
         target: Target file of another test set.
+        pairs: Minimal pairs, for language models: blimp (a folder of the data directory), or a file or folder of JSON
+            lines with sentence_good and sentence_bad; accuracy by phenomenon.
 
     Example:
         phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8
         phmrun eval nmt-multi30k-phm-1 --src newstest.en --tgt newstest.de
+        phmrun eval lm-wikitext-2-phm-1 --pairs blimp
     """
     pair = [path for path in (source, target) if path]
     files = [test] if test else pair
-    if files and split is not None:
-        raise PhmrunError("a split and a file are both to be scored", where="--split", hint="Use one of them.")
+    if (bool(files) or pairs is not None) + (split is not None) > 1 or (files and pairs is not None):
+        what = "a split, a file and minimal pairs are scored one at a time"
+        raise PhmrunError(what, where="--split, --test, --pairs", hint="Use one of them.")
     if pair and (test or len(pair) == 1):
         raise PhmrunError("parallel text needs a source and a target", where="--src", hint="Use --src and --tgt.")
     load_plugins(options.plugin)
@@ -68,6 +73,7 @@ def evaluate(
         batch_size=options.batch_size,
         device=options.device,
         files=files,
+        pairs=pairs,
     )
     if as_json:
         console.print_json({"run_id": scored.id, "run_dir": str(scored.path), "metrics": metrics})

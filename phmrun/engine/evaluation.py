@@ -36,6 +36,7 @@ def evaluate_run(
     batch_size: int | None = None,
     device: str = "auto",
     files: Sequence[Path] = (),
+    pairs: str | None = None,
     data: DataModule | None = None,
 ) -> dict[str, Any]:
     """Score a run on one split.
@@ -56,6 +57,8 @@ def evaluate_run(
         batch_size: Items per batch. Default: the task's.
         device: "auto", "cpu", "cuda" …
         files: File to score instead of a split; source and target for parallel text.
+        pairs: Minimal pairs to score instead of a split: "blimp" of the data directory, or a path. Scores are named
+            after them: ``blimp/accuracy``.
         data: Prepared data of the run, passed by training.
 
     Returns:
@@ -68,7 +71,10 @@ def evaluate_run(
     """
     run, config = trained.run, trained.config
     training = data is not None
-    data, split, title, mark = _scored(trained, split, files, data)
+    if pairs is not None:
+        data, split, title, mark = _pairs(trained, pairs)
+    else:
+        data, split, title, mark = _scored(trained, split, files, data)
     place = choose_device(device)
     predictor = trained.predictor(
         decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
@@ -90,7 +96,7 @@ def evaluate_run(
         metrics |= _scores_of_items(run, config.task, name, mark, metrics)
         for key, value in metrics.items():
             run.update_metrics(key, value)
-        if not name.startswith(OTHER_FILE):
+        if pairs is None and not name.startswith(OTHER_FILE):
             run.write_samples(evaluation.columns, evaluation.samples)
         write_card(run)
     # The scores are shown even if the run directory is read-only.
@@ -216,6 +222,21 @@ def _scored(
             code=ExitCode.DATA,
         )
     return data, split, split, mark
+
+
+def _pairs(trained: TrainedModel, name: str) -> tuple[Any, str, str, str]:
+    """Return minimal pairs, with their name twice and digits of their checksum.
+
+    Raises:
+        PhmrunError: The task has none (exit 2), or the pairs are not on this machine or malformed (exit 3).
+    """
+    task = TASKS.get(trained.config.task)
+    if not task.pairs:
+        names = [other for other in TASKS.names() if TASKS.get(other).pairs]
+        what = f"minimal pairs are judged by runs of {', '.join(names)}, not of {task.name}"
+        raise PhmrunError(what, where="--pairs")
+    data = task.load("pairs")(name)
+    return data, data.name, data.name, Split.of(data.sources(data.name)).mark
 
 
 def _deviations(

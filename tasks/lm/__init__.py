@@ -1,9 +1,10 @@
 """Language modeling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
 import math
+from functools import partial
 from typing import Any
 
-from phmrun.metric import Baseline, Deferred, Metric
+from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 from phmrun.task import Format, Task
 
 
@@ -17,6 +18,18 @@ PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram",
 BITS_PER_BYTE = _metric("bits_per_byte", bounds=(0.0, math.inf))
 BITS_PER_CHARACTER = _metric("bits_per_character", bounds=(0.0, math.inf))
 
+ACCURACY = Metric(
+    "accuracy",
+    unit="%",
+    margin=0.5,
+    is_share=True,
+    measure=partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1),
+    read_items=Deferred("phmrun.tasks.lm.pairs:read_items"),
+    floors=("chance",),
+    bounds=PERCENT,
+)
+"""Of minimal pairs: share whose acceptable sentence has the higher probability."""
+
 TASK = Task(
     name="lm",
     summary="Language modeling: LSTM, AWD-LSTM or Transformer-XL over running text, from words to perplexity",
@@ -25,6 +38,7 @@ TASK = Task(
     data="phmrun.tasks.lm.data:build_data",
     module="phmrun.tasks.lm.module:build_module",
     predictor="phmrun.tasks.lm.predictor:build_predictor",
+    pairs="phmrun.tasks.lm.pairs:MinimalPairs",
     formats=(
         Format(
             "running text",
@@ -32,10 +46,11 @@ TASK = Task(
             {"train.txt": "the dog sees the cat and the cat sees the dog .\nthe cat runs and the child sleeps .\n"},
         ),
     ),
-    metrics=(PERPLEXITY, BITS_PER_BYTE, BITS_PER_CHARACTER),
+    metrics=(PERPLEXITY, BITS_PER_BYTE, BITS_PER_CHARACTER, ACCURACY),
     baselines=(
         Baseline("unigram", "each word by its frequency in training, with 1 added to each count"),
         Baseline("5-gram", "sequences of up to five words counted in training (interpolated modified Kneser-Ney)"),
+        Baseline("chance", "of minimal pairs: one of two sentences, at random"),
     ),
     networks={
         "lstm-lm": "phmrun.tasks.lm.lstm:LSTMLanguageModel",

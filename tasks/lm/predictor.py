@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from phmrun.engine.data import DOUBTFUL
 from phmrun.engine.module import TrainingModule
@@ -23,12 +24,14 @@ from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
 from phmrun.tasks.lm.ngrams import KneserNey
+from phmrun.tasks.lm.pairs import MinimalPairs, judged
 from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary
 from phmrun.text.coverage import MENTIONED, Coverage
 from phmrun.text.tokenizer import TokenizerVocabulary
+from phmrun.text.vocabulary import spaced
 
 SAMPLES = 8
 ORDER = 5  # order of the n-gram baseline
@@ -115,8 +118,8 @@ class LanguageModelPredictor:
             self.network.memory = self.network.positions
         return self._surprisals(lines) if self.decoding.mode == "surprisal" else self._continuations(lines)
 
-    def evaluate(self, data: StreamData, split: str) -> Evaluation:
-        """Return the perplexity of a split, with those of the baselines.
+    def evaluate(self, data: StreamData | MinimalPairs, split: str) -> Evaluation:
+        """Return the perplexity of a split, with those of the baselines; of minimal pairs, the accuracy.
 
         Scores: "perplexity", that of the known words alone ("perplexity-known", if there are known and unknown ones),
         "bits_per_byte", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the same
@@ -124,6 +127,8 @@ class LanguageModelPredictor:
         word. The predictions are the surprisals of a line's words in bits, one line each. The seconds are those of the
         network alone.
         """
+        if isinstance(data, MinimalPairs):
+            return self._judged(data)
         if isinstance(self.network, HuggingFaceLanguageModel):
             self.network.memory = self.decoding.memory or 0
         tally = Tally(text_lines(data.files[split], "reading"))
@@ -145,6 +150,41 @@ class LanguageModelPredictor:
             seconds=seconds,
             signature=f"{self._signature()}|batch:{self.decoding.batch}",
         )
+
+    def _judged(self, data: MinimalPairs) -> Evaluation:
+        """Return the accuracy of minimal pairs, by phenomenon."""
+        began = time.perf_counter()
+        scores, rows, count = judged(data, self.sentence_nats)
+        signature = f"{self._unit()}|sum:tokens-after-begin|weights:{self.weights}"
+        scores = {name: score if "-of-" in name else score.signed(f"|{signature}") for name, score in scores.items()}
+        seconds = time.perf_counter() - began
+        batch = f"batch:{self.decoding.batch}"
+        return Evaluation(scores, "".join(rows), (), (), 2 * count, 2 * count, "sentences", seconds, batch, "tsv")
+
+    @torch.inference_mode()
+    def sentence_nats(self, sentences: Sequence[str]) -> NDArray[np.float64]:
+        """Return -log p of sentences, ``[sentences]``, in nats, each from the beginning of a text, without its end.
+
+        Marks are split from words, where the vocabulary has words.
+        """
+        coded = [self.vocabulary.encode(text) for text in self._split(sentences)]
+        order = sorted(range(len(coded)), key=lambda number: -len(coded[number]))
+        nats = np.zeros(len(coded))
+        for begin in range(0, len(order), self.decoding.batch):
+            rows = order[begin : begin + self.decoding.batch]
+            texts = [torch.tensor([self.vocabulary.end, *coded[row]]) for row in rows]
+            lengths = torch.tensor([len(text) - 1 for text in texts])
+            tokens = pad_sequence(texts, batch_first=True, padding_value=self.vocabulary.end).to(self.device)
+            hidden = self.network(tokens[:, :-1], None).hidden
+            inside = torch.arange(hidden.shape[1]) < lengths[:, None]
+            found = self.network.output.nll(hidden[inside], tokens[:, 1:][inside]).double().cpu()
+            nats[rows] = torch.zeros(inside.shape, dtype=torch.double).masked_scatter(inside, found).sum(1).numpy()
+        return nats
+
+    def _split(self, sentences: Sequence[str]) -> Iterator[str]:
+        """Yield sentences as the vocabulary reads them."""
+        for text in sentences:
+            yield spaced(text, False, "punctuation") if isinstance(self.vocabulary, StreamVocabulary) else text
 
     @torch.inference_mode()
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:

@@ -1,0 +1,158 @@
+"""Minimal pairs: an acceptable sentence beside an unacceptable one, as in BLiMP (Warstadt et al. 2020).
+
+A file has JSON objects, one a line, with ``sentence_good`` and ``sentence_bad``; ``linguistics_term`` names the
+phenomenon, ``UID`` the paradigm. A model is right if the acceptable sentence has the higher probability.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phmrun.datasets import data_dir
+from phmrun.documents import parse_json
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import read_text
+from phmrun.ledger import Run
+from phmrun.metrics import Score
+from phmrun.metrics.accuracy import LabelPair, accuracy
+from phmrun.metrics.items import Items, checksum
+from phmrun.progress import progress
+from phmrun.text.lines import numbered_lines
+
+GOOD, BAD = "good", "bad"
+SAMPLE = '{"sentence_good": "The dogs run.", "sentence_bad": "The dogs runs."}'
+HEADING = ("predicted", "label", "part", "paradigm", "nats of good", "nats of bad", "good", "bad")
+CHUNK = 2048
+"""Pairs that are sorted by length and scored together."""
+
+
+class Pair(NamedTuple):
+    """A minimal pair, its phenomenon and its paradigm; both may be empty."""
+
+    good: str
+    bad: str
+    phenomenon: str
+    paradigm: str
+
+
+class MinimalPairs:
+    """Minimal pairs of a file, of a folder of files, or of a folder of this name in the data directory.
+
+    Args:
+        name: "blimp", or a path.
+
+    Raises:
+        PhmrunError: (exit 3) There is no such file or folder, or no file of pairs in it.
+    """
+
+    def __init__(self, name: str) -> None:
+        places = [Path(name), data_dir() / name]
+        place = next((path for path in places if path.exists()), None)
+        if place is None:
+            what = f"there are no minimal pairs called {name!r}, neither here nor in the data directory"
+            hint = f"For BLiMP, put the files of its folder data into {data_dir() / 'blimp'}."
+            raise PhmrunError(what, where="--pairs", hint=hint, code=ExitCode.DATA)
+        self.name = place.name.removesuffix(".gz").removesuffix(".jsonl")
+        found = sorted([*place.glob("*.jsonl"), *place.glob("*.jsonl.gz")]) if place.is_dir() else [place]
+        self.paths = [path for path in found if not place.is_dir() or _has_pairs(path)]
+        if not self.paths:
+            hint = f"A line of a file .jsonl or .jsonl.gz: {SAMPLE}"
+            raise PhmrunError(
+                "the folder has no file of minimal pairs", where=str(place), hint=hint, code=ExitCode.DATA
+            )
+        self.files = {self.name: self.pairs}
+
+    def sources(self, split: str) -> Sequence[Path]:
+        """Return the files."""
+        return self.paths
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the pairs, file by file.
+
+        Raises:
+            PhmrunError: (exit 3) A line is no JSON object with both sentences.
+        """
+        for path in self.paths:
+            for number, line in numbered_lines(path):
+                if line.strip():
+                    yield _pair(line, f"{path}:{number}")
+
+
+def _has_pairs(path: Path) -> bool:
+    """Return True if a file's first line has both sentences."""
+    _, first = next(numbered_lines(path))
+    return '"sentence_good"' in first and '"sentence_bad"' in first
+
+
+def _pair(line: str, where: str) -> Pair:
+    """Return the pair of a line.
+
+    Raises:
+        PhmrunError: (exit 3) It is no JSON object with both sentences.
+    """
+    try:
+        content = parse_json(line)
+        good, bad = content["sentence_good"], content["sentence_bad"]
+        if not all(isinstance(text, str) and text.strip() for text in (good, bad)):
+            raise ValueError("an empty sentence")
+    except (ValueError, LookupError, TypeError) as error:
+        what = "the line is no JSON object with sentence_good and sentence_bad"
+        raise PhmrunError(what, where=where, hint=f"Write: {SAMPLE}", code=ExitCode.DATA) from error
+    part, paradigm = (_word(content.get(key, "")) for key in ("linguistics_term", "UID"))
+    return Pair(good, bad, part or paradigm, paradigm)
+
+
+def _word(value: object) -> str:
+    """Return a name as one word."""
+    return "_".join(str(value).split())
+
+
+def judged(
+    data: MinimalPairs, nats: Callable[[Sequence[str]], NDArray[np.float64]]
+) -> tuple[dict[str, Score], list[str], int]:
+    """Judge pairs by the log-probabilities of their sentences.
+
+    Args:
+        data: The pairs.
+        nats: Function from sentences to their -log p, ``[sentences]``, in nats.
+
+    Returns:
+        Scores "accuracy", of all pairs and of each phenomenon, and "accuracy-of-chance"; the lines of the file of
+        predictions; the number of pairs. Equal probabilities are wrong.
+    """
+    counts = Counter[LabelPair]()
+    rows = ["\t".join(HEADING) + "\n"]
+    pairs = list(data.pairs())
+    with progress(f"judging {data.name}", len(pairs), "pairs") as advance:
+        for begin in range(0, len(pairs), CHUNK):
+            chunk = pairs[begin : begin + CHUNK]
+            values = nats([text for pair in chunk for text in (pair.good, pair.bad)]).reshape(-1, 2)
+            for pair, (good, bad) in zip(chunk, values.tolist(), strict=True):
+                predicted = GOOD if good < bad else BAD
+                counts[LabelPair(GOOD, predicted, pair.phenomenon)] += 1
+                texts = [" ".join(text.split()) for text in (pair.good, pair.bad)]
+                kinds = (predicted, GOOD, pair.phenomenon, pair.paradigm)
+                rows.append("\t".join([*kinds, f"{good:.4f}", f"{bad:.4f}", *texts]) + "\n")
+            advance(len(chunk))
+    scores = accuracy(counts)
+    scores["accuracy-of-chance"] = Score("accuracy of chance", 50.0, "guess:one-of-two", len(pairs), "items")
+    return scores, rows, len(pairs)
+
+
+def read_items(run: Run, split: str, part: str) -> Items | None:
+    """Return the correctness of the minimal pairs of an evaluation, ``[pairs, 2]``: right, and 1.
+
+    ``part`` is a phenomenon; "" for all. ``None`` if the split is running text.
+    """
+    path = run.predictions / f"{split}.tsv"
+    if not path.is_file():
+        return None
+    rows = [line.split("\t") for line in read_text(path).splitlines()[1:]]
+    rows = [row for row in rows if not part or row[2] == part]
+    counts = np.ones((len(rows), 2))
+    counts[:, 0] = [row[0] == row[1] for row in rows]
+    return Items(counts, checksum(["\t".join([row[2], *row[6:]]) for row in rows]))
