@@ -30,24 +30,18 @@ Record = Callable[[dict[str, Any]], None]
 
 
 def training_bar(total: int, console: Console) -> Progress:
-    """Return a progress bar of ``total`` optimizer steps.
+    """Return a progress bar of ``total`` optimizer steps on one line, which disappears at its end.
 
-    It shows "training", the bar, steps, time left and the task's description, and disappears at its end. In a narrow
-    terminal the bar shrinks first, then the text is cut at its end.
+    It shows the bar, of at least 20 characters, the steps, the task's description (the loss) and the time left. In a
+    narrow terminal the description is cut.
     """
-
-    def fixed(width: int) -> Column:
-        """Return a column of this minimum width, without line breaks."""
-        return Column(no_wrap=True, min_width=width)
-
     columns = (
-        TextColumn("training", table_column=fixed(len("training"))),
-        BarColumn(),
-        MofNCompleteColumn(table_column=fixed(2 * len(str(total)) + 1)),
-        TimeRemainingColumn(table_column=fixed(len("0:00:00"))),
+        BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=20)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=2 * len(str(total)) + 1)),
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
     )
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=console, transient=True, expand=True)
 
 
 class TrainingProgress(Callback):
@@ -108,7 +102,9 @@ class TrainingProgress(Callback):
         self._last, self._units = now, 0
         text = f"smoothed loss {self.loss:.3f} · lr {current_rate(trainer):.2e} · {pace:,.0f} {self.unit}/s"
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], completed=trainer.global_step, description=text)
+            # The rest is in the history: one line of 80 columns must hold a bar that is worth looking at.
+            loss = f"loss {self.loss:.3f}"
+            self._bar.update(self._bar.task_ids[0], completed=trainer.global_step, description=loss)
         else:
             LOG.info("step %s of %s · %s · %s left", trainer.global_step, self.total, text, self._left(now, trainer))
 

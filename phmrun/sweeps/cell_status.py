@@ -7,8 +7,9 @@ import json
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -161,54 +162,89 @@ def orphans(statuses: Sequence[CellStatus]) -> int:
 
 
 class Estimate:
-    """Estimate of the training time left, in seconds, from the cells that are done.
+    """Estimate of the time left of whole runs, in seconds: training, and all that their processes do besides.
 
     A cell takes the mean time of cells with the same settings except the seed; else of its task's cells with the same
-    number of steps; else of all cells of its task.
+    number of steps; else of all cells of its task. Cells that are done count, else those that train, by their pace.
     """
 
     def __init__(self, statuses: Iterable[CellStatus]) -> None:
-        self._measured: dict[str, list[float]] = defaultdict(list)
+        self._measured: dict[str, list[tuple[float, float]]] = defaultdict(list)  # training, and besides
         for status in statuses:
             self.learn(status)
 
-    def learn(self, status: CellStatus) -> None:
-        """Add the training time of a cell if it is done."""
+    def learn(self, status: CellStatus, seconds: float = 0.0) -> None:
+        """Add the time of a cell if it is done; its process took at least ``seconds``."""
         if status.state is CellState.DONE and status.run and status.run.status:
+            training = status.run.status.seconds
+            besides = max(0.0, seconds - training, _recorded_seconds(status.run) - training)
             for likeness in _likenesses(status.cell):
-                self._measured[likeness].append(status.run.status.seconds)
+                self._measured[likeness].append((training, besides))
 
-    def left(self, status: CellStatus) -> float | None:
-        """Return the seconds of training left for a cell; ``None`` if no similar cell was measured.
+    def left(self, status: CellStatus, paced: Mapping[str, list[tuple[float, float]]] | None = None) -> float | None:
+        """Return the seconds left for a cell; ``None`` if no similar cell was measured.
 
         The result is 0 if no work is left. A cell that has trained is estimated by its own pace to ``max_steps``.
-        Others take the time of similar cells minus their own, at least 0.
+        Others take the time of similar cells minus their own, at least 0. ``paced`` are those that are not done.
         """
         if status.state not in LEFT:
             return 0.0
-        spent = status.run.status.seconds if status.run and status.run.status else 0.0
-        if spent and (share := progress(status)):
-            return spent * (1 / share - 1)
-        measured = (self._measured.get(likeness) for likeness in _likenesses(status.cell))
-        whole = next((fmean(seconds) for seconds in measured if seconds), None)
-        return None if whole is None else max(0.0, whole - spent)
+        likenesses = _likenesses(status.cell)
+        known = [times.get(likeness) for times in (self._measured, paced or {}) for likeness in likenesses]
+        measured: list[tuple[float, float]] = next(filter(None, known), [])
+        whole, spent = _paced(status), status.run.status.seconds if status.run and status.run.status else 0.0
+        if whole is None and not measured:
+            return None
+        training = fmean(seconds for seconds, _ in measured) if whole is None else whole
+        return max(0.0, training - spent) + (fmean(besides for _, besides in measured) if measured else 0.0)
 
     def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
         """Return the seconds until all are done in parallel slots; ``None`` if that of any cell is unknown."""
-        left = [self.left(status) for status in statuses]
+        statuses, paced = list(statuses), defaultdict[str, list[tuple[float, float]]](list)
+        for status in statuses:
+            if (whole := _paced(status)) is not None:
+                for likeness in _likenesses(status.cell):
+                    paced[likeness].append((whole, 0.0))
+        left = [self.left(status, paced) for status in statuses]
         seconds_left = [seconds for seconds in left if seconds is not None]
         return sum(seconds_left) / max(slots, 1) if len(seconds_left) == len(left) else None
 
 
-def progress(status: CellStatus) -> float | None:
-    """Return the share of optimizer steps done, at most 1.
+def _paced(status: CellStatus) -> float | None:
+    """Return the seconds of a cell's whole training by its pace so far; ``None`` before its first step."""
+    share = progress(status)
+    return status.run.status.seconds / share if share and status.run and status.run.status else None
+
+
+def _recorded_seconds(run: RecordedRun) -> float:
+    """Return the seconds of a run's processes on record, from whole seconds; 0 if they are not on record."""
+    try:
+        return sum(
+            (datetime.fromisoformat(entry["ended"]) - datetime.fromisoformat(entry["started"])).total_seconds()
+            for entry in run.environment
+        )
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+
+
+def steps_done(status: CellStatus) -> tuple[int, int] | None:
+    """Return the optimizer steps done, and their maximum.
 
     ``None`` if ``max_steps`` is not set or the cell has no readable run.
     """
     steps = status.cell.config.training.max_steps if status.cell.config else None
     if not steps or status.run is None or status.run.status is None:
         return None
-    return min(1.0, status.run.status.step / steps)
+    return status.run.status.step, steps
+
+
+def progress(status: CellStatus) -> float | None:
+    """Return the share of optimizer steps done, at most 1.
+
+    ``None`` if it is unknown, see :func:`steps_done`.
+    """
+    steps = steps_done(status)
+    return min(1.0, steps[0] / steps[1]) if steps else None
 
 
 def _likenesses(cell: Cell) -> tuple[str, ...]:

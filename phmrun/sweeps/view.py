@@ -14,7 +14,7 @@ from rich.text import Text
 from phmrun.ledger.card import duration, number
 from phmrun.ledger.history import BEST
 from phmrun.progress import note
-from phmrun.sweeps.cell_status import LEFT, NOT_BEGUN, CellState, CellStatus, Estimate, look, tally
+from phmrun.sweeps.cell_status import LEFT, NOT_BEGUN, CellState, CellStatus, Estimate, look, steps_done, tally
 from phmrun.sweeps.scheduler import Event
 
 SUMMARY_EVERY = 30.0  # seconds between two summaries without a terminal
@@ -50,13 +50,14 @@ class Tracker:
     def take(self, event: Event) -> None:
         """Update a cell from an event; a finished cell adds its time to the estimate."""
         self.statuses[str(event.status.cell.run_id)] = event.status
-        self.estimate.learn(event.status)
+        self.estimate.learn(event.status, event.seconds or 0.0)
 
     def summary(self) -> str:
         """Read the running cells again, and return the progress in one line.
 
-        It has the number of done cells, of others by state except those not begun, and the time left if it is known. A
-        cell that this planner has started counts as running even if it holds no lock yet.
+        It has the number of done cells, of others by state except those not begun, the optimizer steps of at most three
+        running cells, and the time left if it is known. A cell that this planner has started counts as running even if
+        it holds no lock yet.
         """
         for name, status in self.statuses.items():
             if status.state is CellState.RUNNING:
@@ -66,6 +67,9 @@ class Tracker:
         counts = tally(self.statuses.values())
         parts = [f"{counts.get(CellState.DONE, 0)} of {len(self.statuses)} done"]
         parts += [f"{count} {kind}" for kind, count in counts.items() if kind not in (CellState.DONE, *NOT_BEGUN)]
+        running = [steps_done(s) for s in self.statuses.values() if s.state is CellState.RUNNING]
+        steps = [f"{done:,} of {most:,}" for done, most in filter(None, running)]
+        parts += [f"step {', '.join(steps[:3])}"] if steps else []
         open_ones = [s for s in self.statuses.values() if s.state in LEFT and s.state is not CellState.INTERRUPTED]
         if left := self.estimate.total([*open_ones, *self.later], self.slots):
             parts.append(f"about {duration(left)} left")
