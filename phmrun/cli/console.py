@@ -111,13 +111,15 @@ def print_table(
     title: str | None = None,
     drop: Sequence[str] = (),
     labels: Sequence[str] = (),
+    fold: bool = True,
 ) -> None:
     """Print a table on standard output.
 
     Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more are
     printed without folding, with all columns. On a terminal, columns are folded to 16 characters if they are in
     ``labels``, the first to 60 and others to 24. If that is not enough, those of ``drop`` are left out, in its order,
-    then others from the right; a note on standard error names them. Elsewhere the table has all columns.
+    then others from the right; a note on standard error names them. Elsewhere the table has all columns. Without
+    ``fold``, no column is folded.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -128,7 +130,7 @@ def print_table(
     console = stdout()
     widths = [max(map(cell_len, [head, *(row[place][0] for row in filled)])) for place, head in enumerate(heads)]
     limits = [_LABEL if head in labels else _FOLDED if place else _NAME for place, head in enumerate(heads)]
-    least = [min(pair) for pair in zip(widths, limits, strict=True)]
+    least = [min(pair) for pair in zip(widths, limits, strict=True)] if fold else widths
     kept = list(range(len(heads)))
     candidates = [heads.index(name) for name in drop if name in heads] + list(reversed(kept[1:]))
     while console.is_terminal and sum(least[place] + 2 for place in kept) - 2 > console.width and len(kept) > 1:
@@ -144,6 +146,13 @@ def print_table(
     if missing := [head for place, head in enumerate(heads) if head and place not in kept]:
         text = f"too narrow for: {', '.join(missing)} (widen the terminal, or redirect the output)"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)
+
+
+def too_wide(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
+    """True if a table without folded columns is wider than the terminal; always False elsewhere."""
+    widths = [max(cell_len(_cell(value)[0]) for value in column) for column in zip(columns, *rows, strict=True)]
+    console = stdout()
+    return console.is_terminal and sum(widths) + 2 * len(widths) - 2 > console.width
 
 
 def print_line(text: str, *, style: str | None = None) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.decoding import DecodingOptions
-from phmrun.cli.options import DATA, Json, RunArgument, RunsDirectory, choose_run, spread
+from phmrun.cli.options import DATA, LATEST, Json, RunArgument, RunsDirectory, choose_run, spread
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -18,8 +18,8 @@ of_data = partial(typer.Option, rich_help_panel=DATA)
 
 @spread
 def evaluate(
-    run: RunArgument,
     options: DecodingOptions,
+    run: RunArgument = LATEST,
     split: Annotated[str | None, of_data()] = None,
     test: Annotated[Path | None, of_data(metavar="FILE")] = None,
     source: Annotated[Path | None, of_data("--src", "--test-src", metavar="FILE")] = None,

@@ -7,7 +7,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, choose_run
+from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -19,7 +19,7 @@ PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
 
 
 def export(
-    run: RunArgument,
+    run: RunArgument = LATEST,
     kind: Annotated[str, typer.Option("--format", autocompletion=completion.export_formats)] = "safetensors",
     out: Annotated[Path | None, typer.Option("--out")] = None,
     factored: Annotated[bool, typer.Option("--factored")] = False,

@@ -187,7 +187,7 @@ class NetworkOptions(_Network):  # type: ignore[misc, valid-type]
 
 _Experiment = dataclasses.make_dataclass(
     "_Experiment",
-    [("task", TaskArgument), *_fields(flag for flag in FLAGS if flag.panel not in OF_NETWORK)],
+    [*_fields(flag for flag in FLAGS if flag.panel not in OF_NETWORK)],
     bases=(NetworkOptions,),
     frozen=True,
 )
@@ -255,6 +255,7 @@ def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
     return value.items()
 
 
+LATEST = "latest"
 RunArgument = Annotated[
     str,
     typer.Argument(
@@ -291,7 +292,7 @@ def choose_run(runs_dir: Path, reference: str) -> "Run":
         PhmrunError: No run fits, or more than one (exit 2); its status is damaged (exit 3).
     """
     from phmrun.ledger import Run
-    from phmrun.ledger.directory import LATEST, newer_running
+    from phmrun.ledger.directory import newer_running
 
     run = Run.find(runs_dir, reference)
     running = newer_running(run.path) if reference == LATEST else []

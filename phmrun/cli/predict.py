@@ -11,7 +11,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.decoding import DecodingOptions, of_decoding
-from phmrun.cli.options import Json, RunArgument, RunsDirectory, choose_run, spread
+from phmrun.cli.options import LATEST, Json, RunArgument, RunsDirectory, choose_run, spread
 from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 
@@ -21,8 +21,8 @@ LONG = 10_000  # bytes of a line that is announced, since its prediction may tak
 
 @spread
 def predict(
-    run: RunArgument,
     options: DecodingOptions,
+    run: RunArgument = LATEST,
     text: Annotated[Path | None, typer.Argument(metavar="FILE", exists=True, dir_okay=False)] = None,
     nbest: Annotated[int | None, of_decoding(min=1)] = None,
     runs_dir: RunsDirectory = Path("runs"),

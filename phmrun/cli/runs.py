@@ -1,5 +1,6 @@
 """``phmrun runs``: list, show, compare, reproduce, unlock and remove runs."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory
+from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -27,6 +28,9 @@ RunArguments = Annotated[
     typer.Argument(metavar="RUN…", help="Run ids, unique prefixes of them, or paths.", autocompletion=completion.runs),
 ]
 
+SETTINGS = 3
+"""Maximum number of settings among the usual columns of a list."""
+
 chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 
@@ -36,13 +40,16 @@ def list_runs(
     layer: Annotated[str | None, chosen_by(autocompletion=completion.layers)] = None,
     data: Annotated[str | None, chosen_by(autocompletion=completion.datasets)] = None,
     state: Annotated[str | None, chosen_by()] = None,
+    where: Annotated[list[str] | None, chosen_by(metavar="KEY=VALUE")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="NAME,NAME…")] = None,
     sort: Annotated[str, typer.Option()] = "name",
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """List runs with state, layer, parameters, step and scores, then the trivial systems scored beside them.
+    """List runs with state, layer, settings that differ and scores, then the trivial systems beside them.
 
-    A terminal shows a table for each task. Damaged runs are listed, too; their damage is printed on standard error.
+    A terminal shows a table for each task, one line per run, with the ends of ids if ids are too long. Damaged runs are
+    listed, too; their damage is printed on standard error.
 
     If none fits, a message on standard error names the runs that there are. Runs sorted by a score have remarks: a
     single seed, or the built-in corpus.
@@ -52,13 +59,16 @@ def list_runs(
         layer: Only runs of this structure or option: phm, n=8, 'phm n=8'.
         data: Only runs on this dataset.
         state: Only runs in this state: queued, running, done, failed, interrupted, damaged.
-        sort: Column to sort by: name, state, layer, parameters, step, seconds, updated … or a score such as test/bleu;
-            a leading - reverses the order: --sort=-test/bleu.
+        where: Only runs with this value of a setting or column: seed=1, lr=0.006, model.width=64; may be repeated.
+        columns: Columns in place of the usual ones: scores, settings, or name, state, seconds, updated …
+        sort: Column to sort by: name, state, layer, parameters, step, seconds, updated …, a setting, or a score such as
+            test/bleu; a leading - reverses the order: --sort=-test/bleu.
     """
     from phmrun.ledger import listing
 
     all_runs = listing.list_runs(runs_dir)
-    chosen = listing.sort(listing.select(all_runs, task=task, layer=layer, data=data, state=state), sort)
+    selected = listing.select(all_runs, task=task, layer=layer, data=data, state=state)
+    chosen = listing.sort(listing.where(selected, where or ()), sort)
     names, by = listing.score_names(chosen), sort.removeprefix("-")
     noted = {}
     if by in names:
@@ -74,6 +84,9 @@ def list_runs(
             f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}", markup=False
         )
         return
+    wanted = [name.strip() for name in columns.split(",")] if columns else []
+    for column in wanted:
+        listing.require_column(chosen, column, "--columns")
     shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
     if by not in shown and any(run.score(by) is not None for run in chosen):
         shown.append(by)
@@ -82,31 +95,45 @@ def list_runs(
         part = [run for run in chosen if kind in (None, run.about("task"))]
         if number:
             print()
-        _print_runs(part, [name for name in shown if any(run.score(name) is not None for run in part)], noted)
+        scores = [name for name in shown if any(run.score(name) is not None for run in part)]
+        _print_runs(part, scores, noted, wanted)
     for run in chosen:
         if run.damage:
             console.print_aside(f"{run.path}: {run.damage}")
 
 
-def _print_runs(runs: Sequence["RecordedRun"], scores: Sequence[str], noted: Mapping[str, str]) -> None:
-    """Print runs and their trivial systems as a table with these scores.
+def _print_runs(
+    runs: Sequence["RecordedRun"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]
+) -> None:
+    """Print runs and their trivial systems as a table.
 
-    Columns are run, state, layer, parameters, step, the scores, and the remarks by run id, if there are any.
+    Columns are run and those ``wanted``; without any, run, state, layer, at most three settings that differ, the
+    scores, parameters, step, and the remarks by run id, if there are any.
     """
+    from phmrun.ledger import listing
     from phmrun.results.baselines import listed_baselines
 
-    rows = []
-    for run in runs:
-        step = run.status.step if run.status else None
-        figures = [run.score(name) for name in scores]
-        rows.append([run.id, run.state, run.network, run.about("parameters"), step, *figures])
-        rows[-1] += [noted[run.id]] if noted else []
-    further = ["remarks"] if noted else []
-    rows += [
-        [name, "", "", None, None, *values, *("" for _ in further)] for name, values in listed_baselines(runs, scores)
-    ]
-    columns = ("run", "state", "layer", "parameters", "step", *scores, *further)
-    console.print_table(columns, rows, drop=("step", "parameters", "state", "layer"))
+    settings = listing.telling_settings(runs)[:SETTINGS] if not wanted else []
+    names = wanted or ["state", "layer", *settings, *scores, "parameters", "step"]
+    rows = [[run.id, *(listing.value_of(run, name) for name in names)] for run in runs]
+    further = ["remarks"] if noted and not wanted else []
+    for row, run in zip(rows, runs, strict=True):
+        row += [noted[run.id]] if further else []
+    for label, values in listed_baselines(runs, shown := [name for name in names if "/" in name]):
+        figures = dict(zip(shown, values, strict=True))
+        rows.append([label, *(figures.get(name, "") for name in names), *("" for _ in further)])
+    endings = [name.rpartition(".")[2] for name in names]
+    short = [end if endings.count(end) == 1 else name for end, name in zip(endings, names, strict=True)]
+    heads = ["run", *short, *further]
+    if console.too_wide(heads, rows):
+        for row, run in zip(rows, runs, strict=False):
+            row[0] = run.id.rpartition("-")[2]
+        if len({run.about("data") for run in runs}) == 1:
+            for row in rows[len(runs) :]:
+                row[0] = row[0].partition(",")[0]
+    console.print_table(
+        heads, rows, drop=("step", "parameters", *short[3 : 2 + len(settings)][::-1], "state"), fold=False
+    )
 
 
 def _column_titles(runs: Sequence["Run"]) -> list[str]:
@@ -123,17 +150,16 @@ def _column_titles(runs: Sequence["Run"]) -> list[str]:
 
 
 @app.command("show")
-def show(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
+def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Show a run.
 
     Sections are state, settings that are not at their default, scores, size, end of the history, environment, sample
     outputs and files.
     """
     from phmrun.config import load_run_config, semantic_values
-    from phmrun.ledger import Run
     from phmrun.ledger.recorded_run import RecordedRun
 
-    recorded = RecordedRun(Run.find(runs_dir, run))
+    recorded = RecordedRun(choose_run(runs_dir, run))
     changed = None
     with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
         changed = semantic_values(load_run_config(recorded.path / "config.yaml"))
@@ -354,9 +380,11 @@ def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
 def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
     """Return rows (name, value) of the state of a run.
 
-    In this order: directory, task, data, network, seed, state, held by, step, training time, started, updated, ended.
+    In this order: directory, task, data, network, seed, state, held by, continue by, step, training time, started,
+    updated, ended.
     Rows without a value are left out. A damaged run has directory and state only.
     """
+    from phmrun.ledger import State
     from phmrun.ledger.card import duration
 
     status = run.status
@@ -369,11 +397,24 @@ def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
         *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
         ("state", f"{status.state}{why}"),
         ("held by", holder),
+        ("continue by", continuation(run.run) if status.state in (State.INTERRUPTED, State.FAILED) else None),
         ("step", f"{status.step:,}"),
         ("training time", duration(status.seconds)),
         *((name, getattr(status, name)) for name in ("started", "updated", "ended")),
     ]
     return [(name, value) for name, value in lines if value is not None]
+
+
+def continuation(run: "Run") -> str:
+    """Return the command that continues a run.
+
+    It is ``phmrun train --resume RUN`` with the run's copies of plug-ins; if the run began with the weights of a
+    compressed one, the recorded command of its first process.
+    """
+    if "compresses" in run.fingerprints():
+        return shlex.join(["phmrun", *run.environment()[0]["command"][1:]])
+    plugins = (f" --plugin {shlex.quote(str(path))}" for path in sorted((run.path / "plugins").glob("*.py")))
+    return f"phmrun train --resume {run.reference}{''.join(plugins)}"
 
 
 def _heading(title: str) -> None:

@@ -1,5 +1,6 @@
 """``phmrun train``: run one experiment, or continue it."""
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, resolve_options, spread
+from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, choose_run, resolve_options, spread
 from phmrun.errors import PhmrunError
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ def train(
     teacher: Annotated[
         str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
     ] = None,
+    resume: Annotated[
+        str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
+    ] = None,
     restart: Annotated[bool, typer.Option("--restart", rich_help_panel=RUNS)] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=RUNS)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", rich_help_panel=RUNS)] = False,
@@ -36,12 +40,14 @@ def train(
 ) -> None:
     """Train one model and score it.
 
-    The same command again continues an interrupted run.
+    The same command again continues an interrupted run, as does --resume RUN without a task.
 
     Args:
         extend: Start a new run from this run's last checkpoint and configuration; requires --max-steps. With --layer
             added, freeze the run's weights and train updates of them.
         teacher: Distill from this run as the teacher (--set distillation.weight=0.5, distillation.temperature=1).
+        resume: Continue this run (id, folder, or latest) by its own configuration; options that would change it are
+            an error.
         restart: Delete the existing run of this experiment and train from step 0.
         yes: Answer yes to the question of --restart.
         dry_run: Print the configuration with the origin of each value, data sizes, parameter counts; do not train.
@@ -58,7 +64,19 @@ def train(
     with console.preparing():
         from phmrun.ledger import Run
 
-        request = resolve_options(options, parent=Run.find(runs_dir, extend).config_path if extend else None)
+        continued = choose_run(runs_dir, resume) if resume else None
+        if continued:
+            options, runs_dir = _options_of(continued, options), continued.path.parent
+            given = (extend, teacher, restart)
+            extend, teacher = _relatives(continued)
+            if any(given):
+                raise PhmrunError("a run is continued as it began", where="--resume", hint="Leave the others out.")
+        elif not options.task:
+            from phmrun.registry import TASKS
+
+            raise PhmrunError("no task is named", where="phmrun train", valid=TASKS.names())
+        parent = continued or (Run.find(runs_dir, extend) if extend else None)
+        request = resolve_options(options, parent=parent.config_path if parent else None)
         if not request.task.runner:
             from phmrun.engine import derivation, experiment
             from phmrun.engine.experiment import dry_run as plan_of
@@ -69,11 +87,11 @@ def train(
     if request.task.runner:
         if extend or teacher:
             raise PhmrunError(f"a run of {request.task.name} has no weights", where="--extend, --teacher")
-        by_runner(request, runs_dir, asking if restart else None, dry_run, as_json)
+        by_runner(request, runs_dir, asking if restart else None, dry_run, as_json, continued)
         return
     if dry_run:
-        parent = Run.find(runs_dir, extend) if extend else None
-        _show(request, plan_of(request.resolved.config, parent=parent), as_json)
+        extended = Run.find(runs_dir, extend) if extend else None
+        _show(request, plan_of(request.resolved.config, parent=extended), as_json)
         return
     result = experiment.train(
         request.resolved.config,
@@ -83,6 +101,7 @@ def train(
         restart=asking if restart else None,
         extend=extend,
         derivation=derivation.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
+        continued=continued,
         verbosity=int(console.verbosity()),
     )
     if as_json:
@@ -92,16 +111,54 @@ def train(
         console.print_outcome(result.run_id, result.state)
 
 
+def _options_of(run: "Run", options: ExperimentOptions) -> ExperimentOptions:
+    """Return the options with the task of a run, which may not be another one's.
+
+    Raises:
+        PhmrunError: (exit 2) Another task is named.
+    """
+    task = str(run.status.about.get("task"))
+    if options.task not in ("", task):
+        raise PhmrunError(f"{run.id} is a run of {task}", where=options.task, hint=f"phmrun train --resume {run.id}")
+    return dataclasses.replace(options, task=task)
+
+
+def _relatives(run: "Run") -> tuple[str | None, str | None]:
+    """Return the ids of the runs that a run extends and learns from, as its first process was told.
+
+    Raises:
+        PhmrunError: (exit 2) It began with the weights of a compressed run, which only that command makes.
+    """
+    from phmrun.ledger.recorded_config import config_values
+
+    marks = run.fingerprints()
+    if "compresses" in marks:
+        hint = "`phmrun runs show` prints the command that continues it."
+        raise PhmrunError("this run began with the weights of a compressed one", where=run.id, hint=hint)
+    adapts = config_values(run.config_path).get("adapts")
+    return None if adapts else marks.get("extends"), marks.get("teacher")
+
+
 def by_runner(
-    request: "Request", runs_dir: Path, restart: "Callable[[Run], None] | None", dry_run: bool, as_json: bool
+    request: "Request",
+    runs_dir: Path,
+    restart: "Callable[[Run], None] | None",
+    dry_run: bool,
+    as_json: bool,
+    continued: "Run | None" = None,
 ) -> None:
     """Run an experiment by its task's runner, and print scores and state.
 
     With ``dry_run``, files are checked and only the configuration is printed; ``restart`` is called before an earlier
     run is deleted. JSON keys: run_id, run_dir, metrics; with ``dry_run`` config and origin.
+
+    Raises:
+        PhmrunError: (exit 2) The experiment is another one than that of the run to continue.
     """
     from phmrun.config import to_yaml
     from phmrun.ledger import Run
+    from phmrun.ledger.sameness import require_same
+    from phmrun.registry import plugin_marks
 
     config, runner = request.resolved.config, request.task.load("runner")
     origin = {key: label for key, label in request.resolved.origin.items() if label != "default"}
@@ -112,6 +169,8 @@ def by_runner(
         else:
             console.print_line(to_yaml(config, origin))
         return
+    if continued:
+        require_same(continued, config, {**runner.fingerprints(config), **plugin_marks(request.plugins)})
     path = runner.run(config, origin=origin, runs_dir=runs_dir, plugins=request.plugins, restart=restart)
     run = Run(path)
     if as_json:

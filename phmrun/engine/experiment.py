@@ -27,11 +27,11 @@ from phmrun.engine.records import close_run, open_mirror
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
-from phmrun.files import disk_errors, remove_unfinished, write_text
+from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
-from phmrun.ledger.sameness import same_experiment
+from phmrun.ledger.sameness import require_same, same_experiment
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
@@ -111,6 +111,7 @@ def train(
     restart: Callable[[Run], None] | None = None,
     extend: str | None = None,
     derivation: Derivation | None = None,
+    continued: Run | None = None,
     verbosity: int = 0,
 ) -> TrainResult:
     """Train a model and score it; return the scores.
@@ -128,6 +129,7 @@ def train(
         extend: Reference of a run whose last checkpoint becomes this run's first. If a layer is ``added``, the run's
             weights are frozen instead, and steps are counted from 0; unless that run has frozen weights itself.
         derivation: Another run to start or learn from.
+        continued: Run that this must be; its config stays as it is.
         verbosity: 1 or more shows Lightning's messages.
 
     Returns:
@@ -135,7 +137,7 @@ def train(
 
     Raises:
         PhmrunError: The data are missing (exit 3), the loss is not finite or memory ran out (exit 4), or another
-            process holds the run (exit 2).
+            process holds the run, or the experiment is not that of ``continued`` (exit 2).
         Interrupted: A signal has stopped training; the run can be continued.
         SystemExit: (0) This is not the first process of the training.
     """
@@ -162,6 +164,9 @@ def train(
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     identity = canonical_identity(config, marks)
     name = run_id(config, fingerprints=marks)
+    if continued:
+        require_same(continued, config, marks)
+        name, text = continued.id, read_text(continued.config_path)
     new = is_leader() and not (runs_dir / name).exists()
     if new:
         _warn_of_former_run(runs_dir, name, config, marks, data.fingerprints())

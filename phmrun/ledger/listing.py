@@ -8,7 +8,8 @@ from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any
 
-from phmrun.errors import unknown
+from phmrun.documents import parse_yaml
+from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.directory import CONFIG, STATUS
 from phmrun.ledger.recorded_run import DAMAGED, RecordedRun
 from phmrun.ledger.run import Run
@@ -93,32 +94,94 @@ def select(
     ]
 
 
-def sort(runs: Iterable[RecordedRun], key: str) -> list[RecordedRun]:
-    """Return runs sorted by a column or score.
+def where(runs: Sequence[RecordedRun], texts: Iterable[str]) -> list[RecordedRun]:
+    """Return the runs that have these values, in order.
 
-    Columns are name, state, task, data, layer, seed, parameters, step, seconds, updated, started and ended. Ties are in
-    order of the id, which ``-`` reverses, too. Numbers are compared as numbers, texts as texts. Without runs, any key
-    is accepted.
+    Args:
+        runs: Runs to filter.
+        texts: ``key=value`` each; keys are those of :func:`value_of`, values are YAML or the text of the run's value.
+
+    Raises:
+        PhmrunError: (exit 2) A text has another form, or no run has the key.
+    """
+    kept = list(runs)
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise PhmrunError(f"{text!r} is not of the form key=value", where="--where", hint="As in --where seed=1.")
+        require_column(runs, key, "--where")
+        wanted = parse_yaml(value, f"--where {text}")
+        kept = [run for run in kept if (actual := value_of(run, key)) == wanted or str(actual) == value]
+    return kept
+
+
+def value_of(run: RecordedRun, name: str) -> Any:
+    """Return the value of a run in a column; ``None`` if it has none.
+
+    A name is one of :data:`COLUMNS`, a score, or a setting by its dotted key or the end of it: lr for
+    training.optimizer.lr. Of several keys with that end, the shortest counts.
+    """
+    if name in COLUMNS:
+        return COLUMNS[name](run)
+    if "/" in name:
+        return run.score(name)
+    keys = [key for key in run.settings if f".{key}".endswith(f".{name}")]
+    return run.settings[min(keys, key=len)] if keys else None
+
+
+def require_column(runs: Sequence[RecordedRun], name: str, where: str) -> None:
+    """Check that a column exists.
+
+    Without runs, any name is accepted.
+
+    Raises:
+        PhmrunError: (exit 2) No run has a value in it, and it is none of :data:`COLUMNS`. ``where`` names the option.
+    """
+    if runs and name not in COLUMNS and all(value_of(run, name) is None for run in runs):
+        error = unknown("column", name, [*COLUMNS, *score_names(runs)], where=where)
+        raise PhmrunError(error.what, where=where, valid=[*error.valid, "a setting's key"], hint=error.hint)
+
+
+def telling_settings(runs: Sequence[RecordedRun]) -> list[str]:
+    """Return the keys of settings that differ between runs of one task: data, seed and learning rate, then others.
+
+    Settings that a network's label covers, and those of hardware and logging, are left out, as are all of more than
+    200 runs, whose configs take seconds to read.
+    """
+    values: dict[tuple[str, str], set[str]] = {}
+    for run in runs if len(runs) <= MOST_READ else ():
+        for key, value in run.settings.items():
+            values.setdefault((run.about("task"), key), set()).add(str(value))
+    keys = dict.fromkeys(key for (_, key), texts in values.items() if len(texts) > 1)
+    shown = [key for key in keys if key.partition(".")[0] not in _UNTOLD]
+    shown.sort(key=lambda key: _FIRST.index(key) if key in _FIRST else len(_FIRST))
+    return ["data" if key == "data.name" else key for key in shown]
+
+
+def sort(runs: Iterable[RecordedRun], key: str) -> list[RecordedRun]:
+    """Return runs sorted by a column, score or setting, see :func:`value_of`.
+
+    Ties are in order of the id, which ``-`` reverses, too. Numbers are compared as numbers, if there are no texts.
+    Without runs, any key is accepted.
 
     Args:
         runs: Runs to sort.
-        key: Name of the column or score; a leading ``-`` reverses the order.
+        key: Name of the column; a leading ``-`` reverses the order.
 
     Returns:
         Sorted runs; those without a value, or with NaN, come last in either order.
 
     Raises:
-        PhmrunError: (exit 2) There is no such column or score.
+        PhmrunError: (exit 2) There is no such column.
     """
     runs = list(runs)
     name = key.removeprefix("-")
-    scores = {score for run in runs for score in run.metrics}
-    if runs and name not in (*COLUMNS, *scores):
-        raise unknown("column", name, [*COLUMNS, *scores], where="--sort")
-    column = COLUMNS.get(name, lambda run: run.score(name))
-    valued = [(column(run), run.id, run) for run in runs]
+    require_column(runs, name, "--sort")
+    valued = [(value_of(run, name), run.id, run) for run in runs]
     missing = [item for item in valued if item[0] is None or item[0] != item[0]]  # no value, or NaN: never best
-    present = sorted((item for item in valued if item not in missing), key=lambda item: item[:2])
+    present = [item for item in valued if item not in missing]
+    numeric = all(isinstance(item[0], int | float) for item in present)
+    present.sort(key=lambda item: (item[0] if numeric else str(item[0]), item[1]))
     if key.startswith("-"):
         present.reverse()
     return [item[2] for item in [*present, *missing]]
@@ -145,3 +208,6 @@ COLUMNS: dict[str, Callable[[RecordedRun], Any]] = {
     **{key: _status_column(key) for key in ("step", "seconds", "updated", "started", "ended")},
 }
 """Columns by which runs can be sorted."""
+MOST_READ = 200
+_UNTOLD = ("layer", "embedding", "output", "hardware", "logging", "provenance", "score_on")
+_FIRST = ("data.name", "seed", "training.optimizer.lr")

@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.manifest import BrokenChain
+from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import Status
 
@@ -129,6 +131,13 @@ class RecordedRun:
     def config(self) -> str:
         """Text of the config; empty if it cannot be read."""
         return self._readable("config", lambda: read_regular(self.run.config_path).decode("utf-8"), "")
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Values of the config by dotted key; empty if it cannot be read."""
+        with suppress(PhmrunError, OSError):
+            return flat(config_values(self.run.config_path))
+        return {}
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:

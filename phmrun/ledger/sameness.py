@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from phmrun.config import Experiment
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
+from phmrun.errors import PhmrunError
 from phmrun.ledger.run import Run
 
 
@@ -58,6 +59,19 @@ def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str] |
         tuple(changed_versions(json.dumps(before), text)),
         _different(before["fingerprints"], now["fingerprints"]),
     )
+
+
+def require_same(run: Run, config: Experiment, checksums: Mapping[str, str]) -> None:
+    """Check that an experiment is that of a run.
+
+    Arguments are those of :func:`same_experiment`.
+
+    Raises:
+        PhmrunError: (exit 2) It is another one; names what differs.
+    """
+    if changed := same_experiment(run, config, checksums).names:
+        hint = "Leave options out that change it; a run's own plug-ins need --plugin FILE."
+        raise PhmrunError(f"this is another experiment: it differs in {', '.join(changed)}", where=run.id, hint=hint)
 
 
 def _different(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:

@@ -73,6 +73,35 @@ def test_list_filters(runs_dir: Path) -> None:
     assert phmrun(runs_dir, "runs", "list", "--task", "parse")[1].startswith("no run fits; there are: nmt ")
 
 
+def test_list_has_columns_of_what_differs_and_filters_by_it(runs_dir: Path) -> None:
+    for seed, rate in ((2, 0.1), (3, 0.2)):
+        config = {"task": "nmt", "seed": seed, "training": {"optimizer": {"lr": rate}}, "layer": "dense"}
+        Run.create(runs_dir, f"nmt-other-{seed}", yaml.safe_dump(config)).set_state(State.DONE, step=5)
+    heads = phmrun(runs_dir, "runs", "list")[0].splitlines()[0].split()
+    assert heads == ["run", "state", "layer", "seed", "lr", "test/bleu", "parameters", "step"]
+    wanted = ("runs", "list", "--where", "lr=0.2", "--columns", "seed,lr,state")
+    assert phmrun(runs_dir, *wanted)[0].split() == ["run", "seed", "lr", "state", "nmt-other-3", "3", "0.2", "done"]
+    with pytest.raises(PhmrunError, match="no column 'rate'"):
+        phmrun(runs_dir, "runs", "list", "--where", "rate=0.2")
+
+
+def test_list_is_one_line_a_run_in_80_columns(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"nmt-{'long' * 12}-1-aaaaaaaaaaaa"
+    Run.create(runs_dir, name, "task: nmt\nseed: 1\nlayer: {structure: phm, n: 4}\n").set_state(State.DONE, step=5)
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("rich.console.Console.width", 80)
+    lines = phmrun(runs_dir, "runs", "list")[0].splitlines()
+    assert len(lines) == 4
+    assert any(line.startswith("aaaaaaaaaaaa") for line in lines)
+
+
+def test_show_has_the_command_that_continues_the_latest_run(runs_dir: Path) -> None:
+    Run(runs_dir / PHM).set_state(State.INTERRUPTED, "stopped by SIGINT")
+    assert f"phmrun train --resume {runs_dir / PHM}" in phmrun(runs_dir, "runs", "show", PHM)[0]
+    assert "--resume" not in phmrun(runs_dir, "runs", "show", DENSE)[0]
+    assert PHM in phmrun(runs_dir, "runs", "show")[0]  # the one that ended last
+
+
 def test_list_is_strict_json_for_a_diverged_run(runs_dir: Path) -> None:
     Run(runs_dir / PHM).update_metrics("val/loss", math.nan)
 

@@ -54,3 +54,13 @@ def test_extend_starts_from_the_parent(phmrun, experiment, run_dir):
     assert config.layer.options["n"] == 2
     assert options["extend"] == "nmt-builtin-phm-7"
     assert options["origin"]["training.max_steps"] == "--max-steps"
+
+
+def test_resume_takes_task_and_configuration_of_the_run(phmrun, experiment, run_dir):
+    result = phmrun("train", "--resume", "latest", "--runs-dir", str(run_dir.parent))
+    assert result.code == 0, result.err
+    [(_, (config,), options)] = experiment.calls
+    assert (config.task, config.layer.options["n"]) == ("nmt", 2)
+    assert options["continued"].path == run_dir
+    assert "is a run of nmt" in phmrun("train", "sva", "--resume", str(run_dir)).err
+    assert "valid: lm, nli, nmt" in phmrun("train").err

@@ -168,3 +168,14 @@ def test_a_run_works_without_its_corpus(finished, tmp_path, monkeypatch):
         assert caught.value.code is ExitCode.DATA
     finally:
         hidden.rename(directory / "corpus")
+
+
+def test_a_run_is_continued_by_its_own_experiment_only(finished):
+    directory, config, result = finished
+    run = run_of(result)
+    before = run.config_path.read_bytes()
+    assert train(config, origin={}, runs_dir=directory / "runs", continued=run).run_id == run.id
+    assert run.config_path.read_bytes() == before
+    other = config.model_copy(update={"seed": config.seed + 1})
+    with pytest.raises(PhmrunError, match="this is another experiment: it differs in seed"):
+        train(other, origin={}, runs_dir=directory / "runs", continued=run)
