@@ -67,9 +67,9 @@ def train(
         continued = choose_run(runs_dir, resume) if resume else None
         if continued:
             options, runs_dir = _options_of(continued, options), continued.path.parent
-            given = (extend, teacher, restart)
+            others = (extend, teacher, restart)
             extend, teacher = _relatives(continued)
-            if any(given):
+            if any(others):
                 raise PhmrunError("a run is continued as it began", where="--resume", hint="Leave the others out.")
         elif not options.task:
             from phmrun.registry import TASKS

@@ -190,8 +190,8 @@ class Estimate:
         if status.state not in LEFT:
             return 0.0
         likenesses = _likenesses(status.cell)
-        known = [times.get(likeness) for times in (self._measured, paced or {}) for likeness in likenesses]
-        measured: list[tuple[float, float]] = next(filter(None, known), [])
+        times_of_likeness = [times.get(likeness) for times in (self._measured, paced or {}) for likeness in likenesses]
+        measured: list[tuple[float, float]] = next(filter(None, times_of_likeness), [])
         whole, spent = _paced(status), status.run.status.seconds if status.run and status.run.status else 0.0
         if whole is None and not measured:
             return None
