@@ -99,37 +99,39 @@ def _unwrap_help(command: Any) -> None:
 
 
 _SUMMARIES: Mapping[str, Mapping[str, str]] = {
-    "Experiments": {
+    "Daily": {
         "train": "Train one model and score it.",
+        "eval": "Score a trained run.",
+        "predict": "Predict with a trained run: text line by line in, predictions to standard output.",
+        "runs": "Run directories: list, show, compare, reproduce, remove.",
+        "plot": "Plot runs and sweeps as PNG, SVG or PDF.",
+        "data": "List, inspect, fetch and check datasets.",
+        "new": "Write a plug-in file with a new structure, task, network or metric: a working example to change.",
+    },
+    "Compare": {
+        "sweep": "Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
         "table": "Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.",
         "decide": "Judge systems by the scores of their seeds: different, equivalent, not worse, undecided or "
         "untrained.",
-        "report": "Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown.",
-        "eval": "Score a trained run.",
-        "predict": "Predict with a trained run: text line by line in, predictions to standard output.",
+        "report": "Write a report of a sweep or of runs (table, plots, settings, environment) as HTML and Markdown.",
+        "count-params": "Count the parameters of a model, next to those of the dense model.",
+        "layers": "Weight structures and embeddings: formulas, options, constraints.",
+    },
+    "Ship": {
         "import": "Import an external checkpoint as a run.",
         "compress": "Compress a trained run: replace its matrices by their nearest structured ones.",
         "shrink": "Find the cheapest way to make a trained model smaller.",
         "export": "Export a trained model to another format, and check that its outputs are the same.",
-        "sweep": "Run many experiments from one file: `phmrun sweep FILE` runs all unfinished cells.",
     },
-    "Inspect": {
-        "count-params": "Count the parameters of a model, next to those of the dense model.",
-        "schema": "Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults.",
-        "layers": "Weight structures and embeddings: formulas, options, constraints.",
-        "data": "List, inspect, fetch and check datasets.",
-        "runs": "Run directories: list, show, compare, archive, remove.",
-        "new": "Write a plug-in file with a new structure, task, network or metric: a working example to change.",
-        "verify": "Check every link from raw data to the printed number, and name the first broken one (exit code 3).",
-        "plot": "Plot runs and sweeps as PNG, SVG or PDF.",
+    "Papers and records": {
         "results": "Store finished runs as small files without weights; tables are built from them.",
+        "verify": "Check every link from raw data to the printed number, and name the first broken one (exit code 3).",
+        "sync": "Upload runs to Weights & Biases, or write them for TensorBoard.",
+        "schema": "Print the JSON Schema of a task's configuration or of sweep files: keys, types, defaults.",
     },
     "Machine": {
         "doctor": "Check Python, torch, devices, data, the run directory, W&B and the disk.",
         "bench": "Measure the speed of layers and models, relative to a baseline in the same process.",
-    },
-    "W&B": {
-        "sync": "Upload runs to Weights & Biases, or write them for TensorBoard.",
     },
 }
 """Summaries by panel and verb."""

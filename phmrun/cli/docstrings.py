@@ -30,17 +30,46 @@ class Command(TyperCommand):
         Raises:
             PhmrunError: A key of the configuration stands without ``--set``; the error has the option that sets it.
             typer.BadParameter: A value is invalid.
+            UsageError: An option is unknown; the error has similar ones that fit the task among the arguments.
         """
         if not ctx.resilient_parsing and any("--set" in parameter.opts for parameter in self.params):
             for place, word in enumerate(args):
                 setting = _setting_without_option(word, args[place - 1] if place else "", args[place + 1 : place + 2])
                 if setting:
                     raise PhmrunError(f"keys of the configuration need --set: --set {shlex.quote(setting)}", where=word)
+        words = list(args)  # parsing empties the list
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
             error.message = error.message.replace("Value error, ", "")  # of pydantic, by which Typer checks values
             raise
+        except Exception as error:
+            if hasattr(error, "possibilities"):  # Click's error of an unknown option
+                _fit_to_task(error, words)
+            raise
+
+
+def _fit_to_task(error: Any, args: list[str]) -> None:
+    """Remove options for other tasks' data from the hint of an unknown option, in place.
+
+    Raises:
+        PhmrunError: The option has the name of a key of the task's configuration; the error has the setting.
+    """
+    from phmrun.cli.options import FLAGS  # which imports this module
+    from phmrun.registry import TASKS
+
+    task = next((word for word in args if word in TASKS.names()), None)
+    if task is None:
+        return
+    from phmrun.config import leaves
+
+    keys = [key for key, _ in leaves(TASKS.get(task).load("schema")())]
+    name = error.option_name.lstrip("-").replace("-", "_")
+    if matching := [key for key in keys if key.rpartition(".")[2] == name]:
+        what = f"keys of the configuration need --set: --set {min(matching, key=len)}=VALUE"
+        raise PhmrunError(what, where=error.option_name) from error
+    foreign = {flag.option for flag in FLAGS if str(flag.key).startswith("data.") and flag.key not in keys}
+    error.possibilities = [option for option in error.possibilities or () if option not in foreign]
 
 
 def _setting_without_option(word: str, before: str, after: list[str]) -> str | None:

@@ -347,8 +347,8 @@ def _begin(
         one_line(str(run.path)),
     )
     values = semantic_values(config)
-    mirrored = wandb_mode(config.logging.wandb) != "disabled"
-    with waiting("opening the W&B mirror") if mirrored else nullcontext():
+    online = wandb_mode(config.logging.wandb) == "online"
+    with waiting("connecting to Weights & Biases") if online else nullcontext():
         layer = config.layer
         mirror = open_mirror(run, config, [layer.structure, *(f"{k}={value}" for k, value in layer.options.items())])
     mirror.summary(

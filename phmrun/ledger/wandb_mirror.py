@@ -38,16 +38,17 @@ _log = logging.getLogger(__name__)
 
 
 def wandb_mode(asked: str | None = None) -> Mode:
-    """Return the mode: ``asked``, else ``WANDB_MODE``, else ``offline``.
+    """Return the mode: ``asked``, else ``WANDB_MODE``, else ``disabled``.
 
-    Modes are ``offline``, ``online`` and ``disabled``.
+    Modes are ``offline``, ``online`` and ``disabled``. By default, training neither imports W&B nor starts its service,
+    which takes seconds: :func:`sync` writes or uploads any run later.
 
     ``dryrun`` and ``run`` are W&B's former names of ``offline`` and ``online``.
 
     Raises:
         PhmrunError: (exit 2) There is no such mode.
     """
-    mode = asked or os.environ.get("WANDB_MODE") or "offline"
+    mode = asked or os.environ.get("WANDB_MODE") or "disabled"
     mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)
     if mode not in MODES:
         raise unknown("W&B mode", mode, MODES, where="--wandb" if asked else "WANDB_MODE")
@@ -62,7 +63,7 @@ class Mirror:
     Args:
         run: Run to mirror.
         mode: ``offline`` (files under ``wandb/`` in the run), ``online``, or ``disabled`` (nothing is imported or
-            written). Default: ``WANDB_MODE``, else ``offline``.
+            written). Default: ``WANDB_MODE``, else ``disabled``.
         project: W&B project.
         entity: W&B user or team. Default: that of the login.
         config: Configuration to show.
@@ -325,7 +326,7 @@ def _labels_of(run: Run) -> dict[str, Any]:
     """Return the labels of the mirror of training, for a replay.
 
     Keys: "mode", "project", "entity", "group", "job_type" and "tags". If the file is missing or damaged, the result has
-    only "project" ("phmrun"), and from the run's status "job_type" (task) and "tags" (words of the layer).
+    those of the run's config and status.
 
     Raises:
         PhmrunError: (exit 3) A symbolic link leads out of the run.
@@ -338,7 +339,15 @@ def _labels_of(run: Run) -> dict[str, Any]:
     except (OSError, ValueError, LookupError, TypeError):
         pass
     about = run.status.about
-    return {"project": "phmrun", "job_type": about.get("task"), "tags": str(about.get("layer", "")).split()}
+    logging_section = config_values(run.config_path).get("logging") if run.config_path.exists() else None
+    named = logging_section if isinstance(logging_section, dict) else {}
+    return {
+        "project": str(named.get("project") or "phmrun"),
+        "entity": named.get("entity"),
+        "group": f"{about.get('task')}-{about.get('data')}",
+        "job_type": about.get("task"),
+        "tags": str(about.get("layer", "")).split(),
+    }
 
 
 def _replay(

@@ -91,7 +91,8 @@ def everything_below(path: Path) -> set[Path]:
     return set(path.rglob("*"))
 
 
-def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["disabled", ""], ids=["disabled", "default"])
+def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path, mode: str) -> None:
     before = everything_below(tmp_path)
     script = (
         "import sys; from pathlib import Path; from phmrun.ledger import Run\n"
@@ -100,7 +101,7 @@ def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path) -
         "mirror.log({'step': 1}); mirror.table('t', ['a'], [['b']]); mirror.summary({'x': 1}); mirror.finish()\n"
         "print(mirror.directory, mirror.url, 'wandb' in sys.modules)"
     )
-    environment = {**os.environ, "WANDB_MODE": "disabled"}
+    environment = {**os.environ, "WANDB_MODE": mode}
     answer = subprocess.run(
         [sys.executable, "-c", script, str(run.path)],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
@@ -210,3 +211,10 @@ def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
     assert actual["summary"]["test/bleu/signature"] == "nrefs:1"
     assert actual["summary"]["parameters/blocks/dense"] == 4
     assert before <= everything_below(resumed.wandb_dir)
+
+
+def test_sync_without_a_mirror_has_the_labels_of_the_config(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "runs", ID, f"{CONFIG}logging: {{project: p, entity: null}}\n")
+    actual = contents(sync(run, "offline").directory)
+    assert (actual["run"].project, actual["run"].run_group, actual["run"].job_type) == ("p", "nmt-multi30k", "nmt")
+    assert sorted(actual["run"].tags) == ["n=4", "phm"]
