@@ -7,7 +7,7 @@ A task lists its metrics in ``TASK.metrics``. A metric that several tasks share 
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -293,6 +293,20 @@ def find_baseline(name: str, task: str | None = None) -> Baseline | None:
     """
     tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
     return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
+
+
+def baseline_of(score: str, scores: Iterable[str]) -> tuple[str, str] | None:
+    """Return the score that a baseline's score is to be compared with, and the baseline's name.
+
+    "test/accuracy-of-majority-0" is that of majority, for "test/accuracy-0". The result is ``None`` if the score is no
+    registered baseline's, or the other is not among ``scores``.
+    """
+    prefix, _, rest = score.partition(OF)
+    parts = {name.removeprefix(prefix) for name in scores if name.startswith(prefix) and OF not in name}
+    for part in sorted(parts, key=len, reverse=True):
+        if rest.endswith(part) and find_baseline(rest.removesuffix(part)):
+            return f"{prefix}{part}", rest.removesuffix(part)
+    return None
 
 
 def _prefixes(name: str) -> Iterator[str]:

@@ -198,29 +198,45 @@ def preparing() -> Iterator[None]:
 
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
-    """Print the scores of a run with intervals, as a table.
+    """Print the scores of a run with intervals, and beside each the same score of trivial systems, as one table.
 
     Numbered signatures and explanations follow it; warnings go to standard error, each once. If a trivial baseline is
     not beaten, :func:`phmrun.results.baselines.shortfall` is printed last.
     """
     from phmrun.ledger.wording import explained
+    from phmrun.metric import baseline_of
 
-    rows, signatures = [], dict[str, int]()
+    beside = {name: place for name in metrics if (place := baseline_of(name, metrics))}
+    columns = list(dict.fromkeys(baseline for _, baseline in beside.values()))
+    signatures: dict[str, list[str]] = {}
+    numbers: dict[str, str] = {}
+    texts: dict[tuple[str, str], str] = {}
+    rows = []
     for name, metric in metrics.items():
         stored = metric if isinstance(metric, Mapping) else {"value": metric}
         signature = stored.get("signature")
-        number = signatures.setdefault(signature, len(signatures) + 1) if signature else None
-        interval = "{:z.2f} – {:z.2f}".format(*stored["ci"]) if stored.get("ci") else ""
         count = f"{stored['n']:,} {stored.get('unit', '')}" if "n" in stored else ""
         value = stored.get("value")
         shown = f"{value:z,.2f}" if count and isinstance(value, float) else _cell(value)[0]
-        rows.append((name, shown, interval, count, f"[{number}]" if number else ""))
+        label = beside[name][1] if name in beside else ""
+        if signature:
+            label = label or numbers.setdefault(signature, str(len(numbers) + 1))
+            signatures[signature] = list(dict.fromkeys([*signatures.get(signature, ()), label]))
+        if name in beside:
+            texts[beside[name]] = shown
+        else:
+            interval = "{:z.2f} – {:z.2f}".format(*stored["ci"]) if stored.get("ci") else ""
+            rows.append((name, shown, interval, count, f"[{label}]" if signature else ""))
+    filled = [[*row[:3], *(texts.get((row[0], baseline), "") for baseline in columns), *row[3:]] for row in rows]
+    heads = ["metric", "value", "95 % interval", *columns, "over", ""]
     # These are texts, which print_table does not right-align.
-    width = max((len(row[1]) for row in rows), default=0)
-    aligned = [(name, shown.rjust(width), *more) for name, shown, *more in rows]
-    print_table(("metric", "value".rjust(width), "95 % interval", "over", ""), aligned)
-    for signature, number in signatures.items():
-        stdout().print(f"[{number}] {signature}", markup=False, soft_wrap=True)
+    for place in (1, *range(3, 3 + len(columns))):
+        width = max(cell_len(row[place]) for row in (heads, *filled))
+        for row in (heads, *filled):
+            row[place] = row[place].rjust(width)
+    print_table(heads, filled, drop=("over", "95 % interval"), fold=False)
+    for signature, labels in signatures.items():
+        stdout().print(f"[{', '.join(labels)}] {signature}", markup=False, soft_wrap=True)
     warnings = [w for score in metrics.values() if isinstance(score, Mapping) for w in score.get("warnings", ())]
     for warning in dict.fromkeys(warnings):
         stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)

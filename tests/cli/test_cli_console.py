@@ -67,3 +67,15 @@ def test_verbosity(capsys, verbosity, seen):
 def test_names_cannot_steer_the_terminal(capsys, name):
     getattr(console, name)().print("a\x1b[2J [b]", markup=False)
     assert "a\\x1b[2J [b]\n" in capsys.readouterr()
+
+
+def test_scores_stand_beside_their_baselines_in_one_table(capsys):
+    values = {"accuracy": 50.08, "accuracy-1": 50.0, "accuracy-of-majority": 49.0, "accuracy-of-nearest-noun-1": 0.2}
+    metrics = {f"test/{name}": {"value": value, "n": 500, "signature": name[:8]} for name, value in values.items()}
+    console.print_scores({"train/loss": 0.7, **metrics})
+    heads, loss, whole, part, *rest = capsys.readouterr().out.splitlines()
+    assert heads.split() == ["metric", "value", "95", "%", "interval", "majority", "nearest-noun", "over"]
+    assert loss.split() == ["train/loss", "0.7"]
+    assert whole.split() == ["test/accuracy", "50.08", "49.00", "500", "[1]"]
+    assert part.split() == ["test/accuracy-1", "50.00", "0.20", "500", "[1]"]
+    assert rest[0].startswith("[1, majority, nearest-noun] accuracy")
