@@ -18,6 +18,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return the names of this module, those that are imported when they are used included."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Import and return a name when it is used.
 

@@ -20,6 +20,7 @@ from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of_runs
+from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_run import score_value
 from phmrun.registry import TASKS, load_plugins
@@ -188,9 +189,10 @@ class TrainedRun:
     def history(self) -> list[dict[str, Any]]:
         """Return the rows of ``history.jsonl``.
 
-        Keys are ``step`` (optimizer steps), ``time`` (seconds), losses and scores.
+        Keys are ``step`` (optimizer steps), ``time`` (seconds), losses and scores. Shares are in percent, as the scores
+        are; the file has them as shares of 1.
         """
-        return list(self.run.history.read())
+        return [in_shown_units(row) for row in self.run.history.read()]
 
     def evaluate(self, split: str = "test", *, files: Sequence[AnyPath] = (), **decoding: Any) -> dict[str, Any]:
         """Score the run on a split or on other test files.

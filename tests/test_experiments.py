@@ -37,9 +37,15 @@ def test_training_gives_a_run_that_reads_as_tables(run):
     assert run.state == "done"
     assert {row["score"] for row in run.scores()} >= {"test/accuracy", "validation/best"}
     assert [row["step"] for row in run.history() if "val/loss" in row] == [2, 4]
+    shown = [row["val/accuracy"] for row in run.history() if "val/accuracy" in row]
+    assert max(shown) == next(line["value"] for line in run.scores() if line["score"] == "validation/best") > 1
     (row,) = phmrun.runs(str(run.path.parent))
     assert (row["id"], row["task"], row["layer"]) == (run.id, "sva", "phm n=4")
     assert row["test/accuracy"] == next(line["value"] for line in run.scores() if line["score"] == "test/accuracy")
+
+
+def test_names_that_are_imported_late_are_listed():
+    assert {"train", "decide", "load_results", "open_run"} <= set(dir(phmrun))
 
 
 def test_the_same_call_again_is_the_same_run(run, settings):
