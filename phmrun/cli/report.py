@@ -1,5 +1,6 @@
-"""``phmrun report``: report of a sweep as one page."""
+"""``phmrun report``: report of a sweep or of runs as one page."""
 
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -8,58 +9,84 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import PhmrunError
+from phmrun.errors import counted
+from phmrun.progress import note
+
+SECONDS = 10.0
+"""Seconds between two writings of a page with ``--watch``, and between two loadings by a browser."""
 
 
 def report(
-    file: Annotated[str, typer.Argument(metavar="FILE", autocompletion=completion.configs)],
+    names: Annotated[list[str], typer.Argument(metavar="FILE|RUN…", autocompletion=completion.runs)],
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", dir_okay=False)] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
     significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
+    watch: Annotated[bool, typer.Option("--watch")] = False,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write a report of a sweep (table, plots, runs, settings, environment) as HTML and Markdown.
+    """Write a report of a sweep or of runs (table, plots, settings, environment) as HTML and Markdown.
 
-    The paths of the files are printed. A run in place of the sweep's file is an error.
+    The page begins with its outcome in one sentence. The paths of the files are printed.
 
     Args:
-        file: Sweep file, or a paper table's file.
+        names: Sweep file, a paper table's file, or runs.
         out: Page to write (default: named after the sweep); other files are written next to it.
-        seeds: Seeds per cell (default: the file's).
+        seeds: Seeds per cell of a sweep (default: the file's).
         significance: Mark cells that differ significantly from the dense cell.
+        watch: Write the page again every 10 seconds while runs are left, until Ctrl-C; the browser loads it again.
 
-    Example:
+    Examples:
         phmrun report configs/papers/phm/table5-small.yaml --out table5.html
+        phmrun report sweep.yaml --watch
     """
-    from phmrun.cli.sweep_output import tell_faults
-    from phmrun.ledger import Run
-    from phmrun.report.content import write_report
-    from phmrun.sweeps.cell_status import look
-    from phmrun.sweeps.results import Asked, view_of_sweep
-
-    run = None
-    if not file.endswith((".yaml", ".yml")):
-        # If it is not a run either, reading it as a sweep file fails below.
-        with suppress(PhmrunError):
-            run = Run.find(runs_dir, file)
-    if run:
-        raise PhmrunError(
-            f"this is a run, but a report needs a sweep file; the run's own page is {run.card_path}",
-            where=file,
-            hint=f"`phmrun runs show {run.reference}` prints it, "
-            f"`phmrun table {run.reference} OTHER…` compares it with others.",
-        )
-    selection, plan = view_of_sweep(file, runs_dir, Asked(seeds=seeds))
-    tell_faults(selection.statuses)
-    selection.require_runs(runs_dir)
-    differences = selection.differences() if significance else {}
-    trials = [look(cell, runs_dir) for cell in plan.trials]
-    written = write_report(
-        plan, selection.statuses, selection.table, differences, out or Path(f"{Path(file).stem}.html"), trials
-    )
+    place = out or Path(f"{Path(names[0]).stem if len(names) == 1 else 'report'}.html")
+    with suppress(KeyboardInterrupt):
+        while watch:
+            written, left = _write(names, place, seeds, significance, runs_dir, refresh=SECONDS)
+            if not left:
+                break
+            note(f"{written[0]}: {left} runs left; again in {SECONDS:.0f} s (Ctrl-C ends)")
+            time.sleep(SECONDS)
+    written, _ = _write(names, place, seeds, significance, runs_dir, refresh=0.0 if watch else None)
     if as_json:
         console.print_json({"files": written})
         return
     for path in written:
         console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+def _write(
+    names: list[str], path: Path, seeds: int | None, significance: bool, runs_dir: Path, *, refresh: float | None
+) -> tuple[list[Path], int]:
+    """Write the page; return its files, and the number of runs left.
+
+    ``refresh`` is None without ``--watch``: a page without any score is then an error.
+
+    Raises:
+        PhmrunError: (exit 2) A name does not exist; (exit 3) a run is damaged, or no cell has a finished run.
+    """
+    from phmrun.cli.sweep_output import tell_faults
+    from phmrun.ledger import Run
+    from phmrun.report.content import Subject, cells_of, subject_of, write_report
+    from phmrun.results.plots.runs import heading
+    from phmrun.sweeps.cell_status import LEFT, CellStatus, look
+    from phmrun.sweeps.results import Asked, view, view_of_sweep
+
+    trials: list[CellStatus] = []
+    if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
+        selection, plan = view_of_sweep(names[0], runs_dir, Asked(seeds=seeds))
+        statuses, subject = list(selection.statuses), subject_of(plan)
+        tell_faults(statuses)
+        trials = [look(cell, runs_dir) for cell in plan.trials]
+    else:
+        selection = view(names, runs_dir, Asked())
+        statuses = cells_of(selection)
+        runs = [Run.find(runs_dir, name) for name in names]
+        commands = [f"phmrun runs reproduce {run.reference}" for run in runs]
+        subject = Subject(f"{heading(runs)}, {counted(len(runs), 'run')}", "\n".join(commands))
+    if refresh is None:
+        selection.require_runs(runs_dir)
+    compared = selection.differences() if significance else {}
+    written = write_report(subject, statuses, selection.table, compared, path, trials, refresh=refresh or 0.0)
+    return written, sum(status.state in LEFT for status in (*statuses, *trials))

@@ -1,28 +1,31 @@
-"""Report of a sweep as one page, HTML and Markdown: table, pictures, runs, settings, environments, command.
+"""Report of a sweep or of runs as one page: outcome, table, pictures, runs, settings, environments, command.
 
 Paths below the data directory or the user's home are shortened, since other people read the pages.
 """
 
 import base64
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from phmrun.config import to_yaml
+from phmrun.config import load_run_config, to_yaml
 from phmrun.errors import PhmrunError, counted
 from phmrun.escaping import fenced, markdown
 from phmrun.files import read_text, write_text
-from phmrun.ledger import environment, segment
+from phmrun.ledger import State, environment, segment
 from phmrun.ledger.card import duration, number, shared
 from phmrun.ledger.record import absolute_paths, portable
-from phmrun.ledger.wording import row_name
+from phmrun.ledger.wording import row_name, title
+from phmrun.metric import metric_of
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import Comparisons
 from phmrun.results.costs import points_of
-from phmrun.results.layout import lay_out
+from phmrun.results.layout import lay_out, verdict_words
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
@@ -30,7 +33,10 @@ from phmrun.results.render import escaped, html_table, markdown_table
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell import Cell
-from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, tally
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, tally
+from phmrun.sweeps.planning import structure_options
+from phmrun.sweeps.results import View
+from phmrun.sweeps.selection import SEED
 
 MOST_CURVES = MOST_DIFFERENCES = 12
 
@@ -47,34 +53,109 @@ class Picture(NamedTuple):
         return base64.b64encode(self.path.read_bytes()).decode("ascii")
 
 
+class Subject(NamedTuple):
+    """Sweep or runs that a report is about: title, commands that make it again, and the sweep's file."""
+
+    title: str
+    commands: str
+    file: Path | None = None
+
+
+def subject_of(plan: Plan) -> Subject:
+    """Return the sweep of a plan as the subject of a report."""
+    where = portable(shared(plan.sweep.where))
+    seeds = max(len({cell.at[SEED] for cell in plan.cells}), 1)
+    commands = f"phmrun sweep {where} --seeds {seeds}\nphmrun report {where}"
+    return Subject(plan.sweep.title or where, commands, Path(plan.sweep.where))
+
+
+def cells_of(view: View) -> list[CellStatus]:
+    """Return the runs of results as cells of a table's rows, with their states."""
+    statuses = []
+    for entry in view.results.entries:
+        if entry.run is not None:
+            config = None
+            with suppress(PhmrunError):  # this release rejects it
+                config = load_run_config(entry.run.run.config_path, options_of=structure_options)
+            at = {**{key: entry.label(key) for key in view.table.keys}, SEED: entry.seed}
+            cell = Cell(at, config, {}, entry.run.path.name, entry.run.about("parameters"), None)
+            statuses.append(look(cell, entry.run.path.parent))
+    return statuses
+
+
+def outcome(table: ResultTable, compared: Comparisons, statuses: Sequence[CellStatus]) -> str:
+    """Return the outcome in one sentence, for the table's first column with a score.
+
+    It has the verdicts beside the baseline and the best row, or the best row and why there is no verdict. If cells are
+    not done, it begins with their number.
+    """
+    done = tally(statuses).get(CellState.DONE, 0)
+    text = _outcome(table, compared)
+    if done < len(statuses):
+        return f"So far, with {done} of {len(statuses)} cells done, {text}"
+    return text[0].upper() + text[1:]
+
+
+def _outcome(table: ResultTable, compared: Comparisons) -> str:
+    """Return the sentence of :func:`outcome`, with a small first letter."""
+    means = {
+        (row, column): figure.numbers[0].mean
+        for row, figures in enumerate(table.figures)
+        for column, figure in enumerate(figures)
+    }
+    column = min((place[1] for place, mean in means.items() if mean is not None), default=None)
+    if column is None:
+        return "no cell has a score."
+    score = table.headings[column].scores[0]
+    sign = -1 if metric_of(score).lower_is_better else 1
+    judged = {row: comparison for (row, at), comparison in sorted(compared.items()) if at == column}
+    scores = {row: mean for (row, at), mean in means.items() if at == column and mean is not None}
+    best = max([row for row in scores if row in judged] or scores, key=lambda row: sign * scores[row])
+    name, measured = table.names[best] or "the network", f"{title(score)}{table.under(column)}"
+    size = f" with {table.parameters[best][0]:,} parameters" if table.parameters[best] else ""
+    if not judged:
+        why = "nothing is compared, since a verdict needs two or more seeds of a row and of dense"
+        return f"the best {measured} is {scores[best]:.2f}, of {name}{size}; {why}."
+    difference = judged[best].judgement.difference
+    end = f"{scores[best]:.2f}{f' ({difference.value:+.2f})' if difference else ''}{size}."
+    if len(judged) == 1:
+        return f"beside the baseline, {name} is {verdict_words(judged[best])} in {measured}: {end}"
+    counts = Counter(map(verdict_words, judged.values()))
+    listed = "; ".join(f"{count} {words}" for words, count in counts.items())
+    return f"beside the baseline in {measured}, of {len(judged)} rows: {listed}; the best of them is {name}, {end}"
+
+
 def write_report(
-    plan: Plan,
+    subject: Subject,
     statuses: Sequence[CellStatus],
     table: ResultTable,
     differences: Comparisons,
     path: Path,
     trials: Sequence[CellStatus] = (),
+    *,
+    refresh: float = 0.0,
 ) -> list[Path]:
     """Write the report as HTML and Markdown with its pictures.
 
     Return the written files: HTML, Markdown, then pictures. Sections: results, pictures (if any), runs with faults of
-    cells, settings, environment, and the command to reproduce them. It begins with counts of cells and of trials by
-    state, time of training of all runs, and date.
+    cells, settings, environment, and the command to reproduce them. It begins with the :func:`outcome`, counts of cells
+    and of trials by state, time of training of all runs, and date.
 
     Args:
-        plan: Plan of the sweep.
+        subject: The sweep or runs.
         statuses: States of its cells.
         table: Its results.
         differences: Comparisons with the dense cells.
         path: The HTML file; the other files are beside it and named after it. A missing directory is created. Existing
             files are replaced.
         trials: States of the trials of tuning.
+        refresh: Seconds after which a browser loads the page again; 0: never.
 
     Raises:
         PhmrunError: (exit 3) A run's history differs from its manifest.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    pictures = [*_pareto(table, path), *_curves(statuses, path)]
+    pictures = [*_pareto(table, path, subject.title), *_curves(statuses, path, subject.title)]
     totals = ""
     for unit, group in (("cell", statuses), ("trial", trials)):
         counts = " · ".join(f"{count} {kind}" for kind, count in tally(group).items())
@@ -82,18 +163,18 @@ def write_report(
     seconds = sum(s.run.status.seconds for s in distinct([*trials, *statuses]) if s.run and s.run.status)
     totals += f"{duration(seconds)} of training in all."
     paper = any(heading.printed is not None for heading in table.headings)
-    seeds = max(len({cell.at["seed"] for cell in plan.cells}), 1)
-    where = portable(shared(plan.sweep.where))
     content = {
-        "title": plan.sweep.title or where,
+        "title": subject.title,
+        "refresh": refresh,
+        "outcome": outcome(table, differences, statuses),
         "opening": f"{totals} Written {environment.now()}.",
         "laid": lay_out(table, "mean±std", differences, paper=paper),
         "pictures": pictures,
         "runs": _runs(statuses),
         "faults": dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault),
-        "settings": list(_settings(plan, statuses)),
+        "settings": list(_settings(subject, statuses)),
         "environments": environments(statuses),
-        "command": f"phmrun sweep {where} --seeds {seeds}\nphmrun report {where}",
+        "command": subject.commands,
     }
     jinja = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -107,25 +188,26 @@ def write_report(
     return [*written, *(picture.path for picture in pictures)]
 
 
-def _pareto(table: ResultTable, path: Path) -> Iterable[Picture]:
+def _pareto(table: ResultTable, path: Path, heading: str) -> Iterable[Picture]:
     """Draw score against parameters for each column with at least two networks.
 
     A network is a row with both. Writes an SVG file beside ``path`` for each picture, and yields it.
     """
-    for place, heading in enumerate(table.headings):
+    for place, column in enumerate(table.headings):
         points = list(points_of(table, place).values())
         if len(points) > 1:
             file = path.with_name(f"{path.stem}-pareto-{place + 1}.svg")
             baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
-            save_figure(draw_pareto(points, heading.scores[0], baselines=baselines), file)
-            yield Picture(file, f"{heading.name} against parameters; mean and deviation over seeds")
+            save_figure(draw_pareto(points, column.scores[0], heading=heading, baselines=baselines), file)
+            yield Picture(file, f"{column.name} against parameters; mean and deviation over seeds")
 
 
-def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
+def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterable[Picture]:
     """Draw training curves, one picture per task.
 
-    They are those of finished cells' first finished seeds. At most 12 cells of a task are drawn, over optimizer steps.
-    A task is skipped if its histories have no common score, or one of an early release is damaged. Writes an SVG file
+    They are those of each cell's first seed that is done, or trains and has validated twice. At most 12 cells of a task
+    are drawn, over optimizer steps. A task is skipped if its histories have no common score, or one of an early release
+    is damaged. Writes an SVG file
     beside ``path`` for each picture, and yields it.
 
     Raises:
@@ -133,22 +215,32 @@ def _curves(statuses: Sequence[CellStatus], path: Path) -> Iterable[Picture]:
     """
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
-        if status.run and status.cell.config and status.state is CellState.DONE:
+        if status.run and status.cell.config and (status.state is CellState.DONE or _has_validated_twice(status)):
             first.setdefault((status.cell.config.task, *status.cell.row), status)
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
         runs = [status.run.run for status in chosen if status.run]
         for run in runs:
-            run.manifest.check(run.history.path)
+            if run.status.state is State.DONE:
+                run.manifest.check(run.history.path)
         try:
             score = choose_score(runs, None)
             drawn = curves(runs, score, "step")
         except PhmrunError:
             continue  # the histories have no common score, or an older one is damaged
         drawn = [curve._replace(label=status.cell.label) for curve, status in zip(drawn, chosen, strict=True)]
+        drawn = [curve for curve in drawn if len(curve.places) > 1]  # one point is no curve
+        if not drawn:
+            continue
         file = path.with_name(f"{path.stem}-{task}-history.svg")
-        save_figure(draw_history(drawn, score, "step"), file)
+        save_figure(draw_history(drawn, score, "step", heading=heading), file)
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
+
+
+def _has_validated_twice(status: CellStatus) -> bool:
+    """Return True if a cell trains and has two rows of validations."""
+    run = status.run
+    return status.state is CellState.RUNNING and run is not None and len(list(run.run.history.rows("val/"))) > 1
 
 
 def _runs(statuses: Iterable[CellStatus]) -> tuple[Sequence[str], list[Sequence[Any]]]:
@@ -168,14 +260,13 @@ def _runs(statuses: Iterable[CellStatus]) -> tuple[Sequence[str], list[Sequence[
     return ("cell", "state", "parameters", "score", "training", "run", ""), rows
 
 
-def _settings(plan: Plan, statuses: Sequence[CellStatus]) -> Iterable[tuple[str, str]]:
+def _settings(subject: Subject, statuses: Sequence[CellStatus]) -> Iterable[tuple[str, str]]:
     """Yield titles and texts of the sweep's file and of whole configurations.
 
     The file is left out if it does not exist. Configurations are those of the first cell of each task.
     """
-    path = Path(plan.sweep.where)
-    if path.is_file():
-        yield f"The sweep, {portable(shared(plan.sweep.where))}", read_text(path)
+    if subject.file and subject.file.is_file():
+        yield f"The sweep, {portable(shared(str(subject.file)))}", read_text(subject.file)
     seen = set()
     for status in statuses:
         config = status.cell.config
