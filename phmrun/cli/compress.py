@@ -219,9 +219,7 @@ def _show(plan: "Plan") -> None:
         rows.append((kind, str(len(maps)), shape, layers, f"{size:.3f}", f"{energy:.3f}", kept))
     console.print_table(("map", "number", "shape", "layer", "parameters", "energy kept", "of the outputs"), rows)
     if any(entry.energy < 0 or (entry.output_energy or 0) < 0 for entry in plan.maps):
-        console.print_line(
-            "energy kept below 0: the error of the fit is larger than the map itself; zeros would be nearer"
-        )
+        console.print_line("energy kept below 0: the fit is farther from the map than zeros are")
     share = plan.parameters / plan.dense_parameters
     text = f"{plan.parameters:,} of {plan.dense_parameters:,} parameters in these maps ({share:.1%})"
     if plan.loss:
