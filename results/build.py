@@ -39,7 +39,6 @@ from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
-TIME = "ms per training step"  # label of an axis
 UNITS = {"weights-size": "MB", "file-size": "MB shipped", "clock-step": "ms/step", "clock-sentence": "ms/sentence"}
 RATE = re.compile(r", lr [^,]+")  # in the name of a row
 Pictures = dict[Path, Callable[[], Any]]
@@ -154,16 +153,10 @@ class Sweep:
         """Return parameters and score of each row whose verdict is not withdrawn."""
         return [point for row, point in points_of(self.table, 0).items() if row not in self.withdrawn]
 
-    def timed(self) -> list[Any]:
-        """Return milliseconds of a training step and score of these rows, as far as on record."""
-        points = points_of(self.table, 0, "clock-step").items()
-        return [point._replace(size=1000 * point.size) for row, point in points if row not in self.withdrawn]
-
     def sizes(self, lines: Mapping[str, float], widths: "Sweep | None") -> Any:
-        """Draw the first score by parameters and training time, beside a curve of dense networks of several widths."""
-        curve = {"parameters": widths.points(), TIME: widths.timed()} if widths else {}
-        levels, beside = {**self.baselines, **lines}, {TIME: self.timed()}
-        return draw_pareto(self.points(), self.score, baselines=levels, beside=beside, curve=curve)
+        """Draw the first score by parameters, beside a curve of dense networks of several widths."""
+        levels, curve = {**self.baselines, **lines}, widths.points() if widths else ()
+        return draw_pareto(self.points(), self.score, heading=self.title, baselines=levels, curve=curve)
 
     def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
         """Yield the parts of the sweep's page."""
@@ -241,14 +234,14 @@ def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep], folder: Pat
     ]
     rows.append(("best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)))
     parts = [f"## {matrix['question']}", markdown(matrix.get("about", ""))]
-    parts += [markdown_table(("", *(column["name"] for column in columns)), rows), "## Scores by size and time"]
+    parts += [markdown_table(("", *(column["name"] for column in columns)), rows), "## Scores by size"]
     for column in (*columns, *matrix.get("pictures", ())):
         lines, curve = dict(map(published, column.get("published", ()))), sweeps.get(column.get("widths", ""))
         for name in (column["sweep"], *column.get("also", ())):
             if len(sweeps[name].points()) > 1:
                 path = folder / name / "sizes.svg"
                 pictures[path] = lambda sweep=sweeps[name], lines=lines, curve=curve: sweep.sizes(lines, curve)
-                parts.append(link(f"{column['name']}: {sweeps[name].score} by size and training time", path, "!"))
+                parts.append(link(f"{column['name']}: {sweeps[name].score} by size", path, "!"))
     return parts
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 app = VerbGroup(help="Plot runs and sweeps as PNG, SVG or PDF.", no_args_is_help=True)
 
 AXES = ("epoch", "step", "time")
+CLOCKED = ("training-time", "clock-step", "clock-sentence")  # while the machine may do other work
 
 Out = Annotated[
     Path | None,
@@ -148,17 +149,21 @@ def plot_pareto(
     Args:
         what: Sweep file, paper table's file, or runs.
         score: Score of the y-axis: test/bleu (default: that of the first column).
-        over: Cost of the x-axis: parameters, multiplications, training-time, step-time (of `bench run`).
+        over: Cost of the x-axis: parameters, multiplications, weights-size, latency … (not times by the clock of
+            training, in which the machine may have done other work).
     """
     with waiting("preparing"):
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.ledger import Run
         from phmrun.results.baselines import baseline_rows
-        from phmrun.results.costs import points_of, require_cost
+        from phmrun.results.costs import COSTS, points_of, require_cost
         from phmrun.results.plots.runs import heading as heading_of
         from phmrun.results.plots.sweeps import draw_pareto
         from phmrun.sweeps.results import Asked, view
 
+    if over in CLOCKED:
+        valid = [name for name in COSTS if name not in CLOCKED]
+        raise PhmrunError(f"{over} depends on what else the machine did", where="--over", valid=valid)
     require_cost(over, "--over")
     selection = view(what, runs_dir, Asked(scores=[score] if score else []))
     tell_faults(selection.statuses)

@@ -1,15 +1,17 @@
 """The course of a score: which one, over what, and what the legend calls the runs."""
 
+from itertools import pairwise
+
+import pytest
+from matplotlib.text import Text
+
 from phmrun.config import Source, resolve, task_defaults, to_yaml
+from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.registry import TASKS
-from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.runs import (
-    curves,
-    default_name,
-    draw_history,
-)
+from phmrun.results.plots.canvas import save_figure, styles
+from phmrun.results.plots.runs import Curve, curves, default_name, draw_history
 
 ROWS = [
     {"step": 50, "time": 30.0, "train/loss": 5.0},
@@ -38,3 +40,27 @@ def test_the_picture(tmp_path):
     save_figure(figure, tmp_path / "history.svg")
     assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"
+
+
+def test_names_at_the_ends_of_curves_do_not_overlap():
+    drawn = [Curve(f"phm n={n}, of a name of two lines for it is long", [1, 2], [0.0, n / 1000]) for n in range(40)]
+    figure = draw_history(drawn, "val/loss", "step", heading="nmt")
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    assert axes.get_title() == "nmt"
+    boxes = sorted((Text.get_window_extent(text) for text in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 40
+    assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(boxes))
+    assert boxes[0].x0 > axes.get_window_extent().x1
+
+
+def test_a_curve_of_one_point_is_refused():
+    with pytest.raises(PhmrunError, match=r"dense has a single value of val/loss, 3\.25, and a curve needs two"):
+        draw_history([Curve("dense", [20], [3.25])], "val/loss", "step")
+
+
+def test_a_structure_has_one_color_in_every_picture():
+    first, second = styles(["dense", "phm n=2", "phm n=4"]), styles(["monarch", "seed 3", "phm n=4, lr 0.1"])
+    assert first[1].color == first[2].color == second[2].color
+    assert first[1].dashes != first[2].dashes
+    assert len({first[0].color, first[1].color, second[0].color}) == 3

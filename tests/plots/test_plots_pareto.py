@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.sweeps import draw_pareto
+from phmrun.results.plots.sweeps import different, draw_pareto
 
 numbers = st.integers(0, 12).map(float)
 clouds = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12, unique=True)
@@ -36,11 +36,18 @@ def test_pictures(tmp_path, ending):
     assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")
 
 
-def test_a_curve_joins_dense_networks_by_cost_in_its_panels_only():
+def test_a_curve_joins_dense_networks_by_cost():
     points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
     along = [Point("wide", 7.5e6, 36.7, 0.4), Point("narrow", 2e6, 30.0, None), Point("middle", 4e6, 34.0, None)]
-    figure = draw_pareto(points, "test/bleu", beside={"ms": points}, curve={"parameters": along})
-    curves = [[line for line in axes.lines if line.get_label() == "dense, by width"] for axes in figure.axes]
-    assert [len(lines) for lines in curves] == [1, 0]
-    assert curves[0][0].get_xydata().tolist() == [[2e6, 30.0], [4e6, 34.0], [7.5e6, 36.7]]
+    figure = draw_pareto(points, "test/bleu", curve=along)
+    (line,) = [line for line in figure.axes[0].lines if line.get_label() == "dense, by width"]
+    assert line.get_xydata().tolist() == [[2e6, 30.0], [4e6, 34.0], [7.5e6, 36.7]]
     assert "dense, by width" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_labels_of_close_counts_differ():
+    assert different([234_100, 234_300, 234_300, 234_600]) == ["234.1K", "234.3K", "234.3K", "234.6K"]
+    points = [Point("a", 234_100, 1.0, None), Point("b", 234_600, 2.0, None)]
+    axis = draw_pareto(points, "test/bleu").axes[0].xaxis
+    labels = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
+    assert len(set(labels)) == len(labels)

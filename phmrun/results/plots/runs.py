@@ -18,12 +18,11 @@ from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
 from phmrun.ledger.recorded_config import PLAIN
 from phmrun.ledger.wording import title
-from phmrun.results.plots.canvas import PALETTE, new_figure, words
+from phmrun.results.plots.canvas import label_ends, new_figure, styles, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
 PARTS = ("layer", "embedding", "output")  # sections of a config that a network's name covers
-COLUMN = 48  # characters of a label up to which a legend has two columns
 LONGEST = 60  # characters of a line in a legend
 USUAL = ("val/perplexity", "val/bleu", "val/accuracy", "val/las", "val/loss", "train/loss")  # by preference
 
@@ -171,32 +170,35 @@ def mean_curves(runs: Sequence[Run], score: str, axis: Axis) -> list[Curve]:
 
 
 def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str = "", log: bool = False) -> Figure:
-    """Return a figure with one line per run or group of seeds.
+    """Return a figure with one line per run or group of seeds, named at its end.
 
-    The scale of the score is logarithmic if ``log``. A curve with a single point is a marker. A band of one standard
-    deviation lies around a mean.
+    The scale of the score is logarithmic if ``log``. A band of one standard deviation lies around a mean. Without a
+    heading, the score is the title.
+
+    Raises:
+        PhmrunError: (exit 2) A curve has fewer than two points.
     """
-    figure = new_figure(7.0, 4.2)
+    for curve in drawn:
+        if len(curve.places) < 2:
+            had = f"a single value of {score}, {curve.values[0]:.4g}" if curve.values else f"no value of {score}"
+            hint = "--score train/loss has one every few steps; training.validate_every sets those of validation."
+            raise PhmrunError(f"{curve.label} has {had}, and a curve needs two", where="--score", hint=hint)
+    figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
-    for number, curve in enumerate(drawn):
-        color = PALETTE[number % len(PALETTE)]
-        dashes = ("-", "--", ":", "-.")[number // len(PALETTE) % 4]
-        # A line through one point draws nothing.
-        marker = "o" if len(curve.places) == 1 else None
-        axes.plot(
-            curve.places, curve.values, dashes, color=color, label=words(curve.label), linewidth=1.4, marker=marker
-        )
+    chosen = styles(curve.label for curve in drawn)
+    for curve, style in zip(drawn, chosen, strict=True):
+        axes.plot(curve.places, curve.values, style.dashes, color=style.color, label=words(curve.label), linewidth=1.4)
         if curve.spread:
             pairs = list(zip(curve.values, curve.spread, strict=True))
             low, high = [mean - spread for mean, spread in pairs], [mean + spread for mean, spread in pairs]
-            axes.fill_between(curve.places, low, high, color=color, alpha=0.15, linewidth=0)
+            axes.fill_between(curve.places, low, high, color=style.color, alpha=0.15, linewidth=0)
     axes.set_xlabel(LABELS[axis])
     spread = " ± standard deviation over seeds" if any(curve.spread for curve in drawn) else ""
     axes.set_ylabel(f"{title(score)}{spread}")
-    axes.set_title(words(heading), fontsize=10)
+    axes.set_title(fill(words(heading or title(score)), 80), fontsize=10)
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
-    longest = max((len(line) for curve in drawn for line in curve.label.splitlines()), default=0)
-    figure.legend(loc="outside lower center", ncols=1 if longest > COLUMN else 2, fontsize=8)
+    pairs_of = zip(drawn, chosen, strict=True)
+    label_ends(axes, [(curve.places[-1], curve.values[-1], curve.label, style.color) for curve, style in pairs_of])
     return figure

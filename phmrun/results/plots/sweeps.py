@@ -6,20 +6,18 @@ from textwrap import fill
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import Formatter, MaxNLocator, NullFormatter
 
 from phmrun.ledger.wording import title
 from phmrun.metric import metric_of
 from phmrun.results.costs import Point, frontier
-from phmrun.results.plots.canvas import PALETTE, new_figure, words
+from phmrun.results.plots.canvas import PALETTE, label_ends, new_figure, styles, words
 from phmrun.statistics.verdict import Judgement, Verdict
 
 WIDE = 3.0
 """Ratio of the largest to the smallest cost from which on its axis is logarithmic."""
 LONGEST = 40  # characters of a line beside or below a plot
-MARKERS = "os^D"  # a marker for each round through the colors
 
 
 def draw_pareto(
@@ -29,78 +27,64 @@ def draw_pareto(
     size: str = "parameters",
     heading: str = "",
     baselines: Mapping[str, float] = MappingProxyType({}),
-    beside: Mapping[str, Sequence[Point]] = MappingProxyType({}),
-    curve: Mapping[str, Sequence[Point]] = MappingProxyType({}),
+    curve: Sequence[Point] = (),
 ) -> Figure:
     """Return a figure of a score by cost.
 
     Each point has a color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto
-    front. Baselines are dashed lines across the figure, by the name in the legend. One farther from the points than
-    twice the span of their scores is not drawn, and the legend names it with its score. If all points have the same
-    score, every baseline is drawn.
-
-    Args:
-        points: Points of the left panel, one or more.
-        score: Name of the score.
-        size: Label of its axis of costs.
-        heading: Title of the figure.
-        baselines: Scores by name.
-        beside: Points of further panels at its right, by the label of the axis of costs; empty panels are left out.
-            Labels of points that the left panel lacks have no entry in the legend.
-        curve: Dense networks of several widths, by a panel's label of costs: a dotted line joins them.
-    """
-    panels = {size: points, **{label: others for label, others in beside.items() if others}}
-    names = list(dict.fromkeys(point.label for others in panels.values() for point in others))
-    columns = 2 if max((len(words(name)) for name in names), default=0) <= LONGEST else 1
-    figure = new_figure(7.0, 4.2 + 0.2 * math.ceil((len(points) + len(baselines)) / columns))
-    figure.suptitle(fill(words(heading), 90), fontsize=10)
-    all_axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axes, (label, others) in zip(all_axes, panels.items(), strict=True):
-        _draw_panel(axes, others, score, label, names, baselines)
-        if along := sorted(curve.get(label, ()), key=lambda point: point.size):
-            places, scores = [point.size for point in along], [point.score for point in along]
-            axes.plot(places, scores, ":.", color=PALETTE[7], label="dense, by width", zorder=0)
-    spread = any(point.spread is not None for point in points)
-    all_axes[0].set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
-    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
-    return figure
-
-
-def _draw_panel(
-    axes: Axes, points: Sequence[Point], score: str, size: str, names: Sequence[str], baselines: Mapping[str, float]
-) -> None:
-    """Draw scores by one cost on axes.
+    front. Baselines are dashed lines across the figure, named at their end. One farther from the points than twice the
+    span of their scores is not drawn, and the legend names it with its score. If all points have the same score, every
+    baseline is drawn.
 
     The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. On a logarithmic
-    axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels. A
-    point's place among ``names`` decides its color and marker.
+    axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels.
+
+    Args:
+        points: Points, one or more.
+        score: Name of the score.
+        size: Label of the axis of costs.
+        heading: Title of the figure (default: score and cost).
+        baselines: Scores by name.
+        curve: Dense networks of several widths: a dotted line joins them.
     """
+    columns = 2 if max(len(words(point.label)) for point in points) <= LONGEST else 1
+    figure = new_figure(7.5, 4.2 + 0.2 * math.ceil(len(points) / columns))
+    axes = figure.subplots()
+    axes.set_title(fill(words(heading or f"{title(score)} by {size}"), 80), fontsize=10)
     best = frontier(points, lower=metric_of(score).lower_is_better)
     axes.plot([p.size for p in best], [p.score for p in best], color=PALETTE[6], linewidth=1.2, zorder=1)
-    for point in points:
-        number = names.index(point.label)
-        color, marker, label = PALETTE[number % 6], MARKERS[number // 6 % len(MARKERS)], words(point.label)
-        axes.errorbar(point.size, point.score, yerr=point.spread, fmt=marker, color=color, capsize=3, label=label)
+    for point, style in zip(points, styles(point.label for point in points), strict=True):
+        color, label = style.color, words(point.label)
+        axes.errorbar(point.size, point.score, yerr=point.spread, fmt=style.marker, color=color, capsize=3, label=label)
+    if along := sorted(curve, key=lambda point: point.size):
+        places, scores = [point.size for point in along], [point.score for point in along]
+        axes.plot(places, scores, ":.", color=PALETTE[7], label="dense, by width", zorder=0)
     low, high = (end(p.score + side * (p.spread or 0) for p in points) for end, side in ((min, -1), (max, 1)))
-    reach = 2 * (high - low) or math.inf
+    reach, named = 2 * (high - low) or math.inf, []
     for number, (name, value) in enumerate(baselines.items()):
-        style = ("--", ":", "-.")[number % 3]
-        line: dict[str, Any] = {"color": PALETTE[7], "linestyle": style, "linewidth": 1.0}
+        line: dict[str, Any] = {"color": PALETTE[7], "linestyle": ("--", ":", "-.")[number % 3], "linewidth": 1.0}
         if low - reach <= value <= high + reach:
-            axes.axhline(value, label=words(name), zorder=0, **line)
+            axes.axhline(value, zorder=0, **line)
+            named.append((name, value))
         else:  # An empty line has an entry in the legend only.
             axes.plot([], [], label=f"{words(name)}: {value:.4g}, outside", **line)
     wide = max(point.size for point in points) >= WIDE * min(point.size for point in points)
     axes.set_xscale("log" if wide else "linear")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axes.xaxis.set_major_formatter(Counts())
     # On a short logarithmic axis Matplotlib labels minor ticks, too, which would overlap these labels.
-    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     sizes = legible([point.size for point in points])
     if wide and len(sizes) <= 6:
-        axes.set_xticks(sizes, [short(value) for value in sizes], rotation=30, ha="right", fontsize=8)
+        axes.set_xticks(sizes, different(sizes), rotation=30, ha="right", fontsize=8)
         axes.set_xticks([], minor=True)
     axes.set_xlabel(f"{size} (logarithmic)" if wide else size)
+    spread = any(point.spread is not None for point in points)
+    axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     axes.grid(alpha=0.3)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
+    edge = axes.get_xlim()[1]
+    label_ends(axes, [(edge, value, name, PALETTE[7]) for name, value in named])
+    return figure
 
 
 def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
@@ -121,15 +105,37 @@ def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
     return kept
 
 
-def short(value: float) -> str:
-    """Return a count with three digits and a unit: ``7.6M``.
+def short(value: float, digits: int = 3) -> str:
+    """Return a count with so many digits and a unit: ``7.6M``.
 
-    Units are K, M and B (10⁹). Counts below 1,000 have none, and up to six digits.
+    Units are K, M and B (10⁹). Counts below 1,000 have none, and at least six digits.
     """
     for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
         if value >= unit:
-            return f"{value / unit:.3g}{name}"
-    return f"{value:g}"
+            return f"{value / unit:.{digits}g}{name}"
+    return f"{value:.{max(digits, 6)}g}"
+
+
+def different(values: Sequence[float]) -> list[str]:
+    """Return the texts of counts by :func:`short`, with as many digits as different counts need to differ."""
+    texts: list[str] = []
+    for digits in range(3, 13):
+        texts = [short(value, digits) for value in values]
+        if len(set(texts)) == len(set(values)):
+            break
+    return texts
+
+
+class Counts(Formatter):
+    """Labels of an axis of counts, see :func:`different`."""
+
+    def __call__(self, value: float, pos: int | None = None) -> str:
+        """Return the label of one tick."""
+        return short(value)
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """Return the labels of all ticks."""
+        return different(values)
 
 
 def draw_effects(
@@ -163,6 +169,7 @@ def draw_effects(
     axes.invert_yaxis()
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.tick_params(labelsize=8)
+    axes.set_title(f"{title(score)}: differences from dense", fontsize=10)
     axes.set_xlabel(f"{title(score)}, minus dense, with 95 % intervals\nfilled: decided to be different", fontsize=9)
     axes.grid(axis="x", alpha=0.3)
     return figure
@@ -179,20 +186,22 @@ class Effort(NamedTuple):
 def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
     """Return a figure of the expected best score by trials.
 
-    It has a line for each effort, by :func:`expected_best`.
+    It has a line for each effort, by :func:`expected_best`, named at its end.
     """
-    figure = new_figure(7.0, 4.2)
+    figure = new_figure(7.5, 4.2)
     axes = figure.subplots()
-    for number, effort in enumerate(efforts):
+    ends = []
+    for effort, style in zip(efforts, styles(effort.label for effort in efforts), strict=True):
         values = expected_best(effort.scores, lower_is_better=effort.lower_is_better)
-        color = PALETTE[number % len(PALETTE)]
-        axes.plot(range(1, len(values) + 1), values, marker="o", color=color, label=words(effort.label), linewidth=1.4)
-    axes.set_title(words(heading), fontsize=10)
+        look: dict[str, Any] = {"color": style.color, "linestyle": style.dashes, "linewidth": 1.4}
+        axes.plot(range(1, len(values) + 1), values, marker="o", label=words(effort.label), **look)
+        ends.append((float(len(values)), values[-1], effort.label, style.color))
+    axes.set_title(fill(words(heading or f"expected best {title(score)}"), 80), fontsize=10)
     axes.set_xlabel("trials")
     axes.set_ylabel(f"expected best {title(score)}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    label_ends(axes, ends)
     return figure
 
 
