@@ -202,8 +202,6 @@ HINTS = [
         also="--yes",
     ),
     Hint("`phmrun runs list` shows", "eval nothing", r"`(phmrun runs list)`"),
-    Hint("`phmrun runs show X` prints it", "report {sva}", r"`(phmrun runs show .*?)`"),
-    Hint("`phmrun table X OTHER…` compares", "report {sva}", r"`(phmrun table .*?)`", fill={"OTHER…": "{nmt}"}),
     Hint(
         "--data-dir DIR finds the run's files",
         "runs reproduce {sva}",
