@@ -1,16 +1,18 @@
 """``phmrun table``: scores of a sweep or of runs as a table for a paper."""
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, Plugin, RunsDirectory
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import PhmrunError, counted, unknown
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from phmrun.sweeps.results import View
 
 
+NOTES = 5
+"""Lines of notes on a terminal, beside that which says how many there are besides."""
 AGGREGATES = ("mean±std", "mean", "median", "best", "worst", "all")
 of_shape = partial(typer.Option, rich_help_panel="Shape")
 
@@ -48,6 +52,8 @@ def table(
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
     style: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TEXT,
+    explain: Annotated[bool, typer.Option("--explain")] = False,
+    papers: Annotated[bool, typer.Option("--list")] = False,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -77,6 +83,8 @@ def table(
         only: Sweep: only cells with this value.
         seeds: Sweep: number of seeds per cell.
         style: Format of the table.
+        explain: Print all notes below the table; otherwise a terminal shows five lines of them.
+        papers: List the papers' tables, and show none.
 
     Examples:
         phmrun table configs/papers/phm/table5-small.yaml --paper --format md
@@ -84,6 +92,9 @@ def table(
         phmrun table sweep.yaml --costs multiplications,step-time --pareto step-time
         phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex
     """
+    if papers:
+        _list_papers(as_json)
+        return
     if agg not in AGGREGATES:
         raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     load_plugins(plugin)
@@ -117,7 +128,7 @@ def table(
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
             if number:
                 print()
-            _print(laid(part), part.table.keys)
+            _print(laid(part), part.table.keys, explain)
     elif as_json or style in (TableFormat.JSON, TableFormat.CSV):
         pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
         cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {})
@@ -140,21 +151,44 @@ def _listed(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-def _print(laid: "Laid", keys: Sequence[str]) -> None:
+def _list_papers(as_json: bool) -> None:
+    """Print the files of the papers' tables, their titles, and which have a reduced setting beside them."""
+    from phmrun.config import packaged_names
+    from phmrun.papers.table import load_table, table_names
+
+    tables = [(name, load_table(name).title) for name in table_names()]
+    reduced = {name.replace("-small.yaml", ".yaml") for name in packaged_names() if name.endswith("-small.yaml")}
+    if as_json:
+        console.print_json([{"file": name, "title": title, "reduced": name in reduced} for name, title in tables])
+        return
+    rows = [(name, title, "-small" if name in reduced else "") for name, title in tables]
+    console.print_table(("file", "title", "reduced"), rows, drop=("reduced",))
+
+
+def _print(laid: "Laid", keys: Sequence[str], explain: bool) -> None:
     """Print title, table, verdicts and notes on standard output.
 
-    Title and verdicts are left out if there are none. A narrow terminal keeps scores and verdicts: counts, costs and
-    p-values go first, and the columns of ``keys``, those of the rows, are folded.
+    Title and verdicts are left out if there are none. A narrow terminal keeps scores, verdicts and parameters: other
+    costs, counts and p-values go first, and the columns of ``keys``, those of the rows, are folded. A key is shortened
+    to its last part on a terminal if that is unambiguous. Without ``explain``, a terminal shows five lines of notes.
     """
+    screen = console.stdout()
     if laid.title:
-        console.stdout().print(laid.title, style="italic", markup=False, soft_wrap=True)
-    console.print_table(laid.columns, laid.rows, drop=("parameters", "seeds"), labels=keys)
+        screen.print(laid.title, style="italic", markup=False, soft_wrap=True)
+    last = [key.rpartition(".")[2] for key in keys]
+    shown = [end if screen.is_terminal and last.count(end) == 1 else key for key, end in zip(keys, last, strict=True)]
+    console.print_table([*shown, *laid.columns[len(keys) :]], laid.rows, drop=("seeds",), labels=shown)
     if laid.verdict_rows:
         print()
-        costs = reversed(laid.verdict_columns[laid.verdict_columns.index("verdict") + 1 :])
-        drop = (*costs, "detectable", "seeds", "p")
+        costs = laid.verdict_columns[laid.verdict_columns.index("verdict") + 1 :]
+        drop = (*(cost for cost in reversed(costs) if cost != "parameters"), "detectable", "seeds", "p")
         console.print_table(
             laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score", "verdict")
         )
-    for note in laid.notes:
+    room = NOTES if screen.is_terminal and not explain else math.inf
+    for number, note in enumerate(laid.notes):
+        room -= len(wrap(note, screen.width))
+        if room < 0:
+            console.print_note(f"{counted(len(laid.notes) - number, 'more note')}: --explain")
+            return
         console.print_note(note)

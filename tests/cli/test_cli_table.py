@@ -7,7 +7,9 @@ import shutil
 import subprocess
 
 import pytest
+from rich.console import Console
 
+from phmrun.cli import console
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.listing import list_runs
@@ -127,3 +129,28 @@ def test_no_verdict_between_unequal_step_counts(phmrun, runs_dir):
             Run(run.path).set_state(State.INTERRUPTED, "the time limit", step=100)
     cells = json.loads(phmrun("table", *names, "--runs-dir", str(runs_dir), "--json").out)["cells"]
     assert [cell["verdict"] for cell in cells] == [None, "different"]
+
+
+def test_a_terminal_of_80_columns_keeps_score_verdict_parameters_and_five_lines_of_notes(phmrun, runs_dir, monkeypatch):
+    def lines(*options):
+        screen = io.StringIO()
+        terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
+        monkeypatch.setattr(console, "stdout", lambda: terminal)
+        assert phmrun("table", "--runs-dir", str(runs_dir), *options).code == 0
+        return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+    few, every = lines(), lines("--explain")
+    assert few[0].split()[:3] == ["layer", "parameters", "test/accuracy"]
+    assert few[-1].endswith("--explain")
+    assert any({"Δ", "verdict", "parameters"} <= set(line.split()) for line in few)
+    first = few.index(next(line for line in few if line.startswith("estimand")))
+    assert few[first:-1] == every[first : len(few) - 1]
+    assert len(few) - 1 - first <= 5 < len(every) - first
+
+
+def test_list_names_the_tables_of_the_papers(phmrun):
+    tables = json.loads(phmrun("table", "--list", "--json").out)
+    assert {"file": "configs/papers/phm/table6.yaml", "reduced": True} in [
+        {key: table[key] for key in ("file", "reduced")} for table in tables
+    ]
+    assert all(table["title"] for table in tables)
