@@ -320,8 +320,8 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
             problems.append(Problem(f"{name}.{part}", what, merged.origin.get(f"{name}.{key}")))
     inner = str(values.get("of", options.defaults().get("of", "")))
     if "options" in names and inner in STRUCTURES:  # options of the structure inside, written as its own
-        own = options_of(inner, table=False).model_fields.keys() - set(names)
-        given = [f"{option}={values.pop(option)}" for option in sorted(own & values.keys())]
+        inside = options_of(inner, table=False).model_fields.keys() - set(names)
+        given = [f"{option}={values.pop(option)}" for option in sorted(inside & values.keys())]
         if given:
             values["options"] = " ".join([str(values.get("options", "")), *given]).strip()
     for option in values.keys() - set(names):

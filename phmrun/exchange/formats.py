@@ -196,7 +196,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
             difference = max(update.error for update in updates)
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
-        folders.write_tokenizer(vocabulary, beside)
+        folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))
     size = sum(file.stat().st_size for file in directory.iterdir())
     return Exported(directory, kind, size, difference, {}, ())
 

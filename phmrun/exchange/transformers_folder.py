@@ -86,13 +86,21 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     return float((expected - logits).abs().max())
 
 
-def write_tokenizer(vocabulary: Any, folder: Path) -> None:
-    """Write a tokenizer beside a model; a vocabulary of words has none."""
+def write_tokenizer(vocabulary: Any, folder: Path, *, has_kinds: bool = False) -> None:
+    """Write a tokenizer beside a model; a vocabulary of words has none.
+
+    Args:
+        vocabulary: Vocabulary of the run.
+        folder: Folder of the model.
+        has_kinds: True if the model reads which sentence a token is of (``token_type_ids``).
+    """
     if not isinstance(vocabulary, TokenizerVocabulary):
         return
     (folder / vocabulary.model_file).write_bytes(vocabulary.content())
     marks = {f"{role}_token": vocabulary.tokens[index] for role, index in vocabulary.roles.items()}
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast", **marks})
+    names = ["input_ids", *(["token_type_ids"] if has_kinds else []), "attention_mask"]
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **marks}
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 def updates_of(network: nn.Module, rank: int | None = None) -> list[Factored]:

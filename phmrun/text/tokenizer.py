@@ -100,6 +100,15 @@ class TokenizerVocabulary(Vocabulary):
         text: str = self.tokenizer.decode(kept, skip_special_tokens=False)
         return text
 
+    def mark_ends(self) -> None:
+        """Have the tokenizer put a beginning before a sentence or pair, and an end behind each sentence."""
+        begin, end = (self.tokens[self.roles[role]] for role in ("bos", "eos"))
+        self.tokenizer.post_processor = tokenizers().processors.TemplateProcessing(
+            single=f"{begin} $A {end}",
+            pair=f"{begin} $A {end} $B:1 {end}:1",
+            special_tokens=[(begin, self.roles["bos"]), (end, self.roles["eos"])],
+        )
+
     def joining(self, sentences: int) -> Joining:
         """Return what stands around one sentence or two in an input of the tokenizer's model.
 

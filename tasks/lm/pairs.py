@@ -57,8 +57,8 @@ class MinimalPairs:
             hint = f"For BLiMP, put the files of its folder data into {data_dir() / 'blimp'}."
             raise PhmrunError(what, where="--pairs", hint=hint, code=ExitCode.DATA)
         self.name = place.name.removesuffix(".gz").removesuffix(".jsonl")
-        found = sorted([*place.glob("*.jsonl"), *place.glob("*.jsonl.gz")]) if place.is_dir() else [place]
-        self.paths = [path for path in found if not place.is_dir() or _has_pairs(path)]
+        files = sorted([*place.glob("*.jsonl"), *place.glob("*.jsonl.gz")]) if place.is_dir() else [place]
+        self.paths = [path for path in files if not place.is_dir() or _has_pairs(path)]
         if not self.paths:
             hint = f"A line of a file .jsonl or .jsonl.gz: {SAMPLE}"
             raise PhmrunError(

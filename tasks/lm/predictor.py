@@ -177,8 +177,8 @@ class LanguageModelPredictor:
             tokens = pad_sequence(texts, batch_first=True, padding_value=self.vocabulary.end).to(self.device)
             hidden = self.network(tokens[:, :-1], None).hidden
             inside = torch.arange(hidden.shape[1]) < lengths[:, None]
-            found = self.network.output.nll(hidden[inside], tokens[:, 1:][inside]).double().cpu()
-            nats[rows] = torch.zeros(inside.shape, dtype=torch.double).masked_scatter(inside, found).sum(1).numpy()
+            losses = self.network.output.nll(hidden[inside], tokens[:, 1:][inside]).double().cpu()
+            nats[rows] = torch.zeros(inside.shape, dtype=torch.double).masked_scatter(inside, losses).sum(1).numpy()
         return nats
 
     def _split(self, sentences: Sequence[str]) -> Iterator[str]:

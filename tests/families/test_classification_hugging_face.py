@@ -10,6 +10,7 @@ import transformers
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.config.problems import ConfigError
+from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import export
@@ -81,13 +82,19 @@ def test_a_long_sentence_is_read_up_to_its_share_of_the_positions(bert):
     [("nli", "bert", {"structure": "phm", "n": 2}), ("sva", "llama", {"structure": "dense"})],
 )
 def test_a_fresh_network_is_trained_and_loaded_by_transformers(tmp_path, task, family, layer):
-    config = configured(task, tmp_path / "corpus", {"model": {**SIZES, "family": family}, "layer": layer})
+    words = {"data": {"vocabulary": {"kind": "bpe", "size": 300, "multiple_of": 4}}}
+    config = configured(task, tmp_path / "corpus", words, {"model": {**SIZES, "family": family}, "layer": layer})
     trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
     assert trained.run.metrics()["test/accuracy"]["value"] >= 0
     exported = export(trained, tmp_path / "model", "transformers")
     assert exported.difference < 1e-5
     read = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
     assert list(read.config.id2label.values()) == list(trained.vocabulary.labels)
+    lines = [line for line in build_data(config).inputs("test") if line.strip()][:9]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    for line, answer in zip(lines, trained.predictor().predict(lines), strict=True):
+        shares = read(**tokenizer(*line.split("\t"), return_tensors="pt")).logits.softmax(-1)[0].tolist()
+        assert list(answer.values["probabilities"].values()) == pytest.approx(shares, abs=1e-5)
 
 
 def test_an_update_of_a_folder_and_its_classifier_are_trained_alone_and_read_by_peft(bert, tmp_path):

@@ -13,6 +13,10 @@ from phmrun.section import Section
 class WordsConfig(Section):
     """Splitting of sentences into words, and the vocabulary."""
 
+    kind: Literal["word", "bpe"] = "word"
+    """word: words of the training text; bpe: byte-level BPE learned from it, for text as it is. With model.path, the
+    model's tokens count.
+    """
     size: int = Field(20_000, ge=8)
     """Most entries of the vocabulary, special tokens included."""
     min_frequency: int = Field(1, ge=1)

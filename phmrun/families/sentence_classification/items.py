@@ -24,7 +24,7 @@ from phmrun.ledger import Run
 from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
-from phmrun.text.tokenizer import TokenizerVocabulary
+from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
 from phmrun.text.vocabulary import spaced, train_words
 
 VERSION = 1  # increase when the same text and settings result in other ids or another layout
@@ -112,7 +112,7 @@ def prepare_items(
         "reading": dict(reading),
         # the order determines the indices of the classes
         "labels": list(config.labels),
-        "words": data.vocabulary.model_dump(),
+        "words": data.vocabulary.model_dump(exclude={"kind"} if data.vocabulary.kind == "word" else None),
         "max_length": data.max_length,
         "splits": sorted(readers),
         **({} if tokenizer is None else {"tokenizer": tokenizer.sha256, "rows": len(tokenizer)}),
@@ -152,14 +152,22 @@ def _learn(reader: Reader, labels: Sequence[str], settings: WordsConfig) -> Clas
     Items that the reader skips are left out.
     """
 
+    def written(text: str) -> str:
+        """Return a sentence as the vocabulary reads it."""
+        return text if settings.kind == "bpe" else spaced(text, settings.lowercase, settings.splitting)
+
     def lines() -> Iterator[str]:
-        """Yield the split sentences of all items."""
+        """Yield the sentences of all items."""
         with progress("reading text for the vocabulary", None, "items") as advance:
             for item in reader():
                 if isinstance(item, Item):
-                    yield from (spaced(text, settings.lowercase, settings.splitting) for text in item.sentences)
+                    yield from map(written, item.sentences)
                     advance(1)
 
+    if settings.kind == "bpe":
+        tokenizer = learn_bpe(lines(), size=settings.size, multiple_of=settings.multiple_of)
+        tokenizer.mark_ends()
+        return ClassificationVocabulary(tokenizer, labels)
     words = train_words(
         lines(), size=settings.size, multiple_of=settings.multiple_of, min_frequency=settings.min_frequency
     )

@@ -33,11 +33,11 @@ NETWORKS = {
 def runs(tmp_path_factory):
     """A trained run of each kind of network, by name."""
     place = tmp_path_factory.mktemp("pairs")
-    made = {}
+    trained = {}
     for name, overrides in NETWORKS.items():
         config = configured("lm", place / name / "corpus", *overrides)
-        made[name] = run_of(run_experiment(config, place / name / "runs"))
-    return made
+        trained[name] = run_of(run_experiment(config, place / name / "runs"))
+    return trained
 
 
 def lines_of(run):
