@@ -29,7 +29,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import product
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -96,26 +95,6 @@ def canonical_json(identity: Mapping[str, Any]) -> str:
         ValueError: A number is NaN or infinite.
     """
     return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-
-
-def earlier_identities(identity: str) -> Iterator[str]:
-    """Yield an experiment's identities with earlier versions of its mathematics.
-
-    All combinations of versions up to those of ``identity`` are yielded, highest first; ``identity`` itself is not.
-    Without versions, nothing is yielded.
-    """
-    content = json.loads(identity)
-    raised = [(kind, name) for kind in VERSIONED for name in content.get(kind, {})]
-    current = [content[kind][name] for kind, name in raised]
-    for versions in product(*(range(version, 0, -1) for version in current)):
-        if list(versions) == current:
-            continue
-        kept: dict[str, dict[str, int]] = {kind: {} for kind in VERSIONED}
-        for (kind, name), version in zip(raised, versions, strict=True):
-            if version > 1:
-                kept[kind][name] = version
-        shared = {key: value for key, value in content.items() if key not in VERSIONED}
-        yield canonical_json(shared | {kind: entries for kind, entries in kept.items() if entries})
 
 
 def changed_versions(before: str, now: str) -> list[str]:

@@ -3,7 +3,7 @@
 import logging
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
-from phmrun.ledger.sameness import require_same, same_experiment
+from phmrun.ledger.sameness import require_same, runs_beside
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
@@ -215,20 +215,14 @@ def _warn_of_former_run(
 ) -> None:
     """Log a warning if a run has the settings of a new one, but other data, code or mathematics.
 
-    Of several, the one updated last is named, interrupted ones first. Unreadable and derived runs are left out.
+    Of several, the one updated last is named. Unreadable and derived runs are left out.
     """
-    former: list[tuple[bool, str, str]] = []
-    for path in sorted(runs_dir.glob(f"{name.rpartition('-')[0]}-*")):
-        with suppress(PhmrunError, OSError):
-            run = Run(path)
-            status, changes = run.status, same_experiment(run, config, marks)
-            replaceable = all(key in data or key.startswith(("plugin ", "package ")) for key in changes.checksums)
-            if replaceable and not changes.settings:
-                text = f"{run.id} ({status.state} at step {status.step:,}), with the same settings; different: "
-                text += ", ".join(changes.names)
-                former.append((status.state is State.INTERRUPTED, status.updated or "", text))
-    if former:
-        LOG.warning("a new run begins beside %s", max(former)[2])
+    for run, changes in reversed(list(runs_beside(runs_dir, name, config, marks))):
+        replaceable = all(key in data or key.startswith(("plugin ", "package ")) for key in changes.checksums)
+        if replaceable and not changes.settings:
+            what = "a new run begins beside %s (%s at step %s), with the same settings; different: %s"
+            LOG.warning(what, run.id, run.status.state, f"{run.status.step:,}", ", ".join(changes.names))
+            return
 
 
 def _train(

@@ -1,11 +1,13 @@
 """Comparison of a run with an experiment: settings, versions of the mathematics, data and code. Imports no torch."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from phmrun.config import Experiment
-from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
+from phmrun.config.identity import canonical_identity, changed_versions, digits_of
 from phmrun.errors import PhmrunError
 from phmrun.ledger.run import Run
 
@@ -32,7 +34,7 @@ class Changes(NamedTuple):
 def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str] | None = None) -> Changes:
     """Compare an experiment with a run's identity; there are no changes if it is the same.
 
-    A run without an identity on record is compared by its id, and by its checksums of data and code.
+    A run without an identity on record, which has not trained yet, is compared by the digits of its id alone.
 
     Args:
         run: Run to compare with.
@@ -42,21 +44,16 @@ def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str] |
     Raises:
         PhmrunError: (exit 3) A file of the run is damaged.
     """
-    record, former = run.manifest.read(), run.fingerprints()
-    text = canonical_identity(config, former if checksums is None else checksums)
-    now = json.loads(text)
-    on_record = record.identity if record else None
-    if on_record is None:
-        digits = run.id.rpartition("-")[2]
-        same = (identity for identity in (text, *earlier_identities(text)) if digits_of(identity) == digits)
-        on_record = next(same, None)
-    before = json.loads(on_record) if on_record else {**now, "fingerprints": former}
+    text = canonical_identity(config, run.fingerprints() if checksums is None else checksums)
+    record = run.manifest.read()
+    if record is None or record.identity is None:
+        renamed = digits_of(text) != run.id.rpartition("-")[2]
+        return Changes(("its name",) if renamed else (), (), ())
+    before, now = json.loads(record.identity), json.loads(text)
     settings = [key for key in ("task", "version") if before[key] != now[key]]
-    if on_record is None and before == now:
-        settings.append("its name")
     return Changes(
         (*settings, *_different(before["values"], now["values"])),
-        tuple(changed_versions(json.dumps(before), text)),
+        tuple(changed_versions(record.identity, text)),
         _different(before["fingerprints"], now["fingerprints"]),
     )
 
@@ -72,6 +69,21 @@ def require_same(run: Run, config: Experiment, checksums: Mapping[str, str]) -> 
     if changed := same_experiment(run, config, checksums).names:
         hint = "Leave options out that change it; a run's own plug-ins need --plugin FILE."
         raise PhmrunError(f"this is another experiment: it differs in {', '.join(changed)}", where=run.id, hint=hint)
+
+
+def runs_beside(
+    runs_dir: Path, run_id: str, config: Experiment, checksums: Mapping[str, str]
+) -> Iterator[tuple[Run, Changes]]:
+    """Yield the runs whose ids differ from a run id in its digits only, with their changes, the latest update last.
+
+    Runs whose status or manifest cannot be read are left out.
+    """
+    beside = []
+    for path in runs_dir.glob(f"{run_id.rpartition('-')[0]}-*"):
+        with suppress(PhmrunError, OSError):
+            run = Run(path)
+            beside.append(((run.status.updated or "", run.id), run, same_experiment(run, config, checksums)))
+    yield from (pair for _, *pair in sorted(beside, key=lambda item: item[0]))
 
 
 def _different(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:

@@ -4,13 +4,12 @@ Each link is compared with its checksum in the run or its results file. Scores a
 test item, from the predictions or the results file.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from phmrun.checksums import CHECKSUMS, fault_in
-from phmrun.config import load_run_config, run_id
+from phmrun.config import load_run_config
 from phmrun.errors import PhmrunError, counted
 from phmrun.files import cache_dir, sha256_of
 from phmrun.layers import options_of
@@ -18,8 +17,8 @@ from phmrun.ledger import Run
 from phmrun.ledger.environment import Source
 from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.recorded_run import OTHER_FILE, score_value
+from phmrun.ledger.sameness import same_experiment
 from phmrun.metric import OF, find_metric
 from phmrun.results.items import RunItems
 
@@ -114,35 +113,26 @@ def _prepared_data(run: Run, record: Record | None) -> Outcome:
 
 
 def _config(run: Run, record: Record | None) -> Outcome:
-    """Compare config and run id with the identity on record.
+    """Compare config, run id and checksums of the data with the identity on record.
 
-    The link is broken if a value of the config, or the checksums of the data, differ from it. Keys that the config
-    lacks pass. Without an identity, the id is computed from the config; the link is then absent if it is another one.
+    Versions of the mathematics may differ. The link is absent without an identity, or if this release cannot load the
+    config.
 
     Raises:
         PhmrunError: (exit 3) The run id or the config differs from the manifest.
     """
     run.manifest.check_identity()
     run.manifest.check(run.config_path)
-    digest = run.id.rpartition("-")[2]
     if record is None or record.identity is None:
-        config, marks = load_run_config(run.config_path, options_of=options_of), run.fingerprints()
-        same = run_id(config, fingerprints=marks).rpartition("-")[2] == digest
-        if same:
-            return INTACT, "the id agrees with the config"
-        return ABSENT, "the id is of another release, or renamed"
-    identity, written = json.loads(record.identity), config_values(run.config_path)
-    for key, value in identity["values"].items():
-        *sections, last = key.split(".")
-        place: Any = written
-        for section in sections:
-            place = place.get(section) if isinstance(place, Mapping) else None
-        if isinstance(place, Mapping) and last in place and place[last] != value:
-            return BROKEN, f"{key} is {place[last]!r} in the config and {value!r} in the id"
-    data = run.data()
-    if data is not None and dict(data.fingerprints) != identity["fingerprints"]:
-        return BROKEN, "data.json has other checksums than the id is made of"
-    return INTACT, f"-{digest} is the checksum of {counted(len(identity['values']), 'setting')} and the data"
+        return ABSENT, "no identity on record"
+    try:
+        config = load_run_config(run.config_path, options_of=options_of)
+    except PhmrunError as error:
+        return ABSENT, f"the config cannot be loaded here: {error.what}"
+    changes = same_experiment(run, config)
+    if changes.settings or changes.checksums:
+        return BROKEN, f"config and data differ from the id in {', '.join(changes.checksums + changes.settings)}"
+    return INTACT, f"-{run.id.rpartition('-')[2]} is the checksum of the settings and the data"
 
 
 def _weights(run: Run, record: Record | None) -> Outcome:

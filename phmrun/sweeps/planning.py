@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment, Section, Task
-from phmrun.config.identity import canonical_identity, changed_versions, digits_of, earlier_identities
 from phmrun.config.layering import OptionsOf
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import list_runs
+from phmrun.ledger.sameness import runs_beside
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
 from phmrun.sweeps.cell import Cell, Inspect, Inspected, Make
@@ -51,16 +51,14 @@ def planned(
 def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     """Return the cell, or a copy with the run id of an earlier version.
 
-    The copy is returned if the cell has no run in ``ledger``, but the same settings with earlier versions of layers or
-    mathematics have; newer versions go first. ``departs`` then names the changed versions.
+    The copy is returned if the cell has no run in ``ledger``, but the same settings with other versions of layers or
+    mathematics have; of several runs, the one updated last. ``departs`` then names the changed versions.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell
-    identity = canonical_identity(cell.config, cell.marks)
-    for earlier in earlier_identities(identity):
-        name = f"{cell.run_id.rpartition('-')[0]}-{digits_of(earlier)}"
-        if directory_of(ledger, name).is_dir():
-            return replace(cell, run_id=name, departs="; ".join(changed_versions(earlier, identity)))
+    for run, changes in runs_beside(ledger, cell.run_id, cell.config, cell.marks):
+        if changes.names == changes.versions:
+            cell = replace(cell, run_id=run.id, departs="; ".join(changes.versions))
     return cell
 
 

@@ -1,4 +1,3 @@
-import json
 import re
 from typing import get_args
 
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from phmrun.config import Experiment, Section, Source, identity, leaves, resolve, run_id, task_defaults
-from phmrun.config.identity import canonical_json, earlier_identities
 from phmrun.config.sections import SHARED_VERSION
 from phmrun.registry import TASKS
 
@@ -199,21 +197,6 @@ def test_a_changed_default_needs_a_raised_version():
     now = dict(leaves(Experiment(task="any")))
     then = DEFAULTS[SHARED_VERSION]
     assert {key: now[key] for key in then} == then
-
-
-def test_earlier_identities_lower_each_version_and_drop_the_first():
-    shared = {"task": "nmt", "values": {}}
-    now = canonical_json(shared | {"layers": {"guided": 3}, "mathematics": {"model.network=x": 2}})
-    earlier = [json.loads(identity) for identity in earlier_identities(now)]
-    assert [(item.get("layers", {}), item.get("mathematics", {})) for item in earlier] == [
-        ({"guided": 3}, {}),
-        ({"guided": 2}, {"model.network=x": 2}),
-        ({"guided": 2}, {}),
-        ({}, {"model.network=x": 2}),
-        ({}, {}),
-    ]
-    assert all({key: item[key] for key in shared} == shared for item in earlier)
-    assert list(earlier_identities(canonical_json(shared))) == []
 
 
 def test_a_version_of_an_option_holds_for_layers_with_its_value():
