@@ -22,7 +22,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.recorded_run import score_value
+from phmrun.ledger.scores import score_value
 from phmrun.registry import TASKS, load_plugins
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ def runs(runs_dir: AnyPath | None = None) -> list[dict[str, Any]]:
     rows = []
     for summary in list_runs(directory_of_runs(runs_dir)):
         about = {key: summary.about(key) for key in ("task", "data", "layer", "seed", "parameters")}
-        values = {name: score_value(score) for name, score in summary.metrics.items()}
+        values = {name: score_value(score) for name, score in summary.metrics().items()}
         rows.append({"id": summary.id, "state": summary.state, **about, **values})
     return rows
 

@@ -1,6 +1,6 @@
 """Speed and memory of a run: training, validation and prediction, beside others in the same rounds.
 
-The times that papers' tables print (:data:`phmrun.ledger.recorded_run.TIMES`) are of the same measurements.
+The times that papers' tables print (:data:`phmrun.ledger.scores.TIMES`) are of the same measurements.
 """
 
 import logging
@@ -29,7 +29,7 @@ from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.environment import now
 from phmrun.ledger.recorded_config import network_label
-from phmrun.ledger.recorded_run import BATCH, EPOCH, LINE, STEP, TEST
+from phmrun.ledger.scores import BATCH, EPOCH, LINE, STEP, TEST
 from phmrun.ledger.segment import read_segments
 from phmrun.progress import progress
 from phmrun.registry import TASKS

@@ -19,7 +19,7 @@ from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.engine.reproduction import Reproduction
-    from phmrun.ledger import RecordedRun, Run
+    from phmrun.ledger import Run
 
 app = VerbGroup(help="Run directories: list, show, compare, reproduce, unlock, remove.", no_args_is_help=True)
 
@@ -103,7 +103,7 @@ def list_runs(
 
 
 def _print_runs(
-    runs: Sequence["RecordedRun"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]
+    runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]
 ) -> None:
     """Print runs and their trivial systems as a table.
 
@@ -157,9 +157,10 @@ def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_j
     outputs and files.
     """
     from phmrun.config import load_run_config, semantic_values
-    from phmrun.ledger.recorded_run import RecordedRun
+    from phmrun.ledger import Run
+    from phmrun.ledger.directory import entries
 
-    recorded = RecordedRun(choose_run(runs_dir, run))
+    recorded = Run(choose_run(runs_dir, run).path, lenient=True)
     changed = None
     with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
         changed = semantic_values(load_run_config(recorded.path / "config.yaml"))
@@ -171,12 +172,12 @@ def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_j
         "run_dir": recorded.path,
         "status": recorded.status.to_json() if recorded.status else None,
         "config_differences": changed,
-        "metrics": recorded.metrics,
-        "parameters": recorded.parameters,
-        "history": recorded.history,
-        "environment": recorded.environment,
-        "samples": recorded.samples,
-        "files": {entry.name: entry.size for entry in recorded.entries},
+        "metrics": recorded.metrics(),
+        "parameters": recorded.parameters(),
+        "history": recorded.history_end()[1],
+        "environment": recorded.environment(),
+        "samples": recorded.samples(),
+        "files": {entry.name: entry.size for entry in entries(recorded.path)},
         "damage": recorded.faults,
     }
     console.print_json(facts)
@@ -327,7 +328,7 @@ def remove(
         console.print_aside(f"deleted {run.path}")
 
 
-def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
+def _print(run: "Run", changed: dict[str, Any] | None) -> None:
     """Print a run, section by section.
 
     ``changed`` are settings that are not at their default; None prints the whole configuration. Sections: state,
@@ -335,6 +336,7 @@ def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
     are left out; damage is printed on standard error.
     """
     from phmrun.ledger.card import number, score_row
+    from phmrun.ledger.directory import entries
     from phmrun.ledger.history import in_shown_units
     from phmrun.ledger.wording import counts_in_words, explained, title
 
@@ -342,42 +344,42 @@ def _print(run: "RecordedRun", changed: dict[str, Any] | None) -> None:
     console.print_table(("", ""), _state(run))
     if changed is None:
         _heading("Configuration")
-        console.print_line(run.config.rstrip())
+        console.print_line(run.config_text.rstrip())
     elif changed:
         _heading("Configuration, where it is not the default")
         console.print_table(("key", "value"), [(key, str(value)) for key, value in changed.items()])
-    if run.metrics:
+    if run.metrics():
         _heading("Scores")
-        rows = [score_row(name, score) for name, score in run.metrics.items()]
+        rows = [score_row(name, score) for name, score in run.metrics().items()]
         console.print_table(("score", "value", "also", "signature"), rows)
-        for line in explained([*run.metrics]):
+        for line in explained([*run.metrics()]):
             console.print_line(line)
-    if run.parameters:
+    if run.parameters():
         _heading("Size and data")
-        console.print_table(("", ""), counts_in_words(run.parameters))
-    if run.history:
-        last = run.history
+        console.print_table(("", ""), counts_in_words(run.parameters()))
+    count, last = run.history_end()
+    if last:
         columns = list({key: None for row in last for key in row})
         heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
-        _heading(f"The last of {run.history_rows:,} rows of history")
+        _heading(f"The last of {count:,} rows of history")
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
-    if run.environment:
+    if run.environment():
         from phmrun.ledger.environment import process_lines
 
         _heading("Made on")
-        for row in process_lines(run.environment):
+        for row in process_lines(run.environment()):
             console.print_line(row)
-    if run.samples:
+    if samples := run.samples():
         _heading("Samples")
-        console.print_table(run.samples["columns"], run.samples["rows"])
+        console.print_table(samples["columns"], samples["rows"])
     _heading("Files")
-    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in run.entries])
+    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in entries(run.path)])
     for fault in run.faults:
         console.print_aside(fault)
 
 
-def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
+def _state(run: "Run") -> list[tuple[str, Any]]:
     """Return rows (name, value) of the state of a run.
 
     In this order: directory, task, data, network, seed, state, held by, continue by, step, training time, started,
@@ -388,7 +390,7 @@ def _state(run: "RecordedRun") -> list[tuple[str, Any]]:
     from phmrun.ledger.card import duration
 
     status = run.status
-    if status is None:
+    if not status:
         return [("directory", str(run.path)), ("state", "damaged")]
     why = f": {status.reason}" if status.reason else ""
     holder = f"process {run.holder.pid} on {run.holder.host}" if run.holder else None

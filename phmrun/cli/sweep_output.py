@@ -81,7 +81,7 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int
             "reason": status.reason or None,
             "parameters": status.parameters,
             "parameters_are_exact": status.is_exact,
-            "metrics": status.run.metrics if status.run else {},
+            "metrics": status.run.metrics() if status.run else {},
         }
         for status in statuses
     ]

@@ -77,7 +77,7 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
         return
     if runs := list_runs(folder):
         for summary in runs:
-            yield summary.id, list(verify_run(summary.run))
+            yield summary.id, list(verify_run(Run(summary.path)))
         return
     yield from _of_results(folder)
 

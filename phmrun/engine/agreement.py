@@ -11,7 +11,7 @@ from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.recorded_config import config_values
-from phmrun.ledger.recorded_run import RecordedRun, score_value
+from phmrun.ledger.scores import score_value
 from phmrun.statistics.student import t_quantile
 
 ROUNDING = 1e-3  # largest relative difference of two losses or scores that counts as rounding
@@ -85,7 +85,7 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
     if identical:
         return Agreement(AgreementLevel.IDENTICAL, None)
     until, parted = _common_course(run, again)
-    score = RecordedRun(run).main_score or ""
+    score = run.main_score or ""
     before, after = (score_value(side.metrics().get(score)) for side in (run, again))
     if before is None or after is None:
         return Agreement(AgreementLevel.DIFFERENT, until, score)
@@ -140,7 +140,7 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
     values = []
     for other in list_runs(run.path.parent):
         value = other.score(score) if other.state == State.DONE else None
-        if value is not None and _settings(other.run) == settings:
+        if value is not None and _settings(other) == settings:
             values.append(value)
     if len(values) >= LEAST_SEEDS:
         spread = stdev(values) * math.sqrt(2)

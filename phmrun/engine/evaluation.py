@@ -16,7 +16,7 @@ from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
-from phmrun.ledger.recorded_run import OTHER_FILE
+from phmrun.ledger.scores import OTHER_FILE
 from phmrun.ledger.segment import read_segments
 from phmrun.metric import metrics_of
 from phmrun.metrics import Score

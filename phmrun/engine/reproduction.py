@@ -25,8 +25,8 @@ from phmrun.files import read_regular
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord, differences
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.recorded_run import OTHER_FILE, score_value
 from phmrun.ledger.sameness import same_experiment
+from phmrun.ledger.scores import OTHER_FILE, score_value
 from phmrun.registry import TASKS, plugin_marks
 from phmrun.task import Runner, Task
 

@@ -6,7 +6,6 @@ The package imports no torch.
 from phmrun.ledger.card import write_card
 from phmrun.ledger.history import History
 from phmrun.ledger.lock import Holder, Lock
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
@@ -16,7 +15,6 @@ __all__ = [
     "Holder",
     "Lock",
     "Mirror",
-    "RecordedRun",
     "Run",
     "State",
     "Status",

@@ -13,8 +13,8 @@ from phmrun.documents import flat
 from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, write_text
+from phmrun.ledger.directory import entries
 from phmrun.ledger.lock import LOCK
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import counts_in_words, explained
@@ -35,11 +35,11 @@ def write_card(run: Run) -> Path:
 
     It is written atomically, without the run's lock, and is not in the manifest.
     """
-    write_text(run.card_path, card(RecordedRun(run)))
+    write_text(run.card_path, card(Run(run.path, lenient=True)))
     return run.card_path
 
 
-def card(run: RecordedRun) -> str:
+def card(run: Run) -> str:
     """Return a run's page as Markdown.
 
     Sections: scores, size, samples, use, cost of serving, provenance of the settings, configuration, files. Those
@@ -51,22 +51,22 @@ def card(run: RecordedRun) -> str:
     from phmrun.config.provenance import grouped
     from phmrun.config.sources import parse_mapping
 
-    samples = run.samples
+    samples = run.samples()
     task = str(run.status.about.get("task")) if run.status else None
-    scores = [score_row(name, score) for name, score in run.metrics.items()]
+    scores = [score_row(name, score) for name, score in run.metrics().items()]
     legend = ["", "A signature says exactly how its score was computed."] if scores else []
     try:
-        sources = grouped(provenance_values(parse_mapping(run.config, "config.yaml")[0]))
+        sources = grouped(provenance_values(parse_mapping(run.config_text, "config.yaml")[0]))
     except PhmrunError:  # damaged configuration
         sources = []
-    files = [file for file in run.entries if file.meaning and file.name not in ("README.md", LOCK)]
+    files = [file for file in entries(run.path) if file.meaning and file.name not in ("README.md", LOCK)]
     sections = {
         "Scores": [
             *_table(("score", "value", "also", "signature"), scores),
             *legend,
-            *(f"- {line}" for line in explained([*run.metrics], task)),
+            *(f"- {line}" for line in explained([*run.metrics()], task)),
         ],
-        "Size": _table(("what", "how much"), counts_in_words(run.parameters)),
+        "Size": _table(("what", "how much"), counts_in_words(run.parameters())),
         "Samples": _table(samples["columns"], samples["rows"]) if samples else [],
         "Use": [
             "```",
@@ -78,9 +78,9 @@ def card(run: RecordedRun) -> str:
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
-        "Cost of serving": _serving(run.bench),
+        "Cost of serving": _serving(run.bench()),
         "Provenance of the settings": _table(("source", "settings"), sources),
-        "Configuration": [fenced(shared(run.config), "yaml")] if run.config else [],
+        "Configuration": [fenced(shared(run.config_text), "yaml")] if run.config_text else [],
         "Files": ["| file | what it is |", "|---|---|", *(f"| `{file.name}` | {file.meaning} |" for file in files)],
     }
     parts = [[f"# {markdown(run.id)}", *_opening(run.status)]]
@@ -147,13 +147,13 @@ def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
     return name, shown, ", ".join(notes), str(score.get("signature", ""))
 
 
-def _opening(status: Status | None) -> list[str]:
+def _opening(status: Status) -> list[str]:
     """Return the page's first lines.
 
-    They name task, data, network, seed, state and duration. Without a status, they say that it cannot be read. The
-    first line is empty.
+    They name task, data, network, seed, state and duration, or say that the status cannot be read. The first line is
+    empty.
     """
-    if status is None:
+    if not status:
         return ["", "The status of this run cannot be read."]
     about = status.about
     model = f"A model for the task **{_cell(about.get('task', 'unknown'))}**"

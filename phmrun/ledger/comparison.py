@@ -8,8 +8,8 @@ from phmrun.documents import flat
 from phmrun.errors import unknown
 from phmrun.ledger.history import shown
 from phmrun.ledger.recorded_config import config_values
-from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.run import Run
+from phmrun.ledger.scores import score_value
 
 
 class SettingDifference(NamedTuple):

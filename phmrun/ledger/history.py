@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,48 +129,17 @@ class History:
         """
         return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
 
-    def last(self) -> Row | None:
-        """Return the last whole row.
-
-        Lines that are not rows are skipped. The result is ``None`` if the file has no row or is missing.
-        """
-        rows = self.tail(1)
-        return rows[-1] if rows else None
-
-    def tail(self, number: int) -> list[Row]:
-        """Return at most ``number`` (1 or more) last rows, in order.
-
-        They are read from the end of the file. Lines that are not rows are left out; :meth:`rows` raises for them.
-        """
-        lines: list[bytes] = []
-        with self._opened() as handle:
-            end = _end_of_last_whole_line(handle) if handle else 0
-            while handle and end and len(lines) <= number:  # one line more: the last may not be a row
-                begin = _end_of_last_whole_line(handle, end - 1)
-                handle.seek(begin)
-                lines.append(handle.read(end - begin))
-                end = begin
-        rows = [row for row in map(_row_of, reversed(lines)) if row is not None]
-        return rows[-number:]
-
-    def count(self) -> int:
-        """Return the number of whole rows.
-
-        The result is 0 if the file is missing. Lines except the last are checked by their first and last character
-        only. A torn last line is not counted, nor is a last line that is not a row.
+    def end(self, number: int) -> tuple[int, list[Row]]:
+        """Return the number of rows, and at most ``number`` last ones.
 
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
         """
-        number, last = 0, b"{}\n"
-        with self._opened() as handle:
-            for line in handle or ():
-                if not line.endswith(b"\n"):
-                    break
-                if not _looks_whole(last):
-                    raise self._damaged(number)
-                number, last = number + 1, line
-        return number - (number > 0 and _row_of(last) is None)
+        count, last = 0, deque[Row](maxlen=number)
+        for row in self.rows():
+            count += 1
+            last.append(row)
+        return count, list(last)
 
     def cut(self, step: int) -> int:
         """Remove the rows of steps after ``step``, atomically.
@@ -271,12 +241,9 @@ def _row_of(line: bytes) -> Row | None:
     return restored_row
 
 
-def _end_of_last_whole_line(handle: Any, position: int | None = None) -> int:
-    """Return the byte offset after the last line break before ``position``.
-
-    The result is 0 if there is none. The default of ``position`` is the end of the file. Moves the handle.
-    """
-    position = handle.seek(0, 2) if position is None else position
+def _end_of_last_whole_line(handle: Any) -> int:
+    """Return the byte offset after the last line break, 0 if there is none; moves the handle."""
+    position = handle.seek(0, 2)
     while position:
         begin = max(0, position - 4096)
         handle.seek(begin)

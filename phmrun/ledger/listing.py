@@ -11,18 +11,17 @@ from typing import Any
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.directory import CONFIG, STATUS
-from phmrun.ledger.recorded_run import DAMAGED, RecordedRun
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
 
 
-def recorded_run(path: Path) -> RecordedRun | None:
+def recorded_run(path: Path) -> Run | None:
     """Return a directory's run; ``None`` if it has neither a status nor a config."""
     # Run.create writes the config first, so it was interrupted if there is only a config.
-    return RecordedRun(Run(path)) if any(os.path.lexists(path / name) for name in (STATUS, CONFIG)) else None
+    return Run(path, lenient=True) if any(os.path.lexists(path / name) for name in (STATUS, CONFIG)) else None
 
 
-def list_runs(runs_dir: Path) -> list[RecordedRun]:
+def list_runs(runs_dir: Path) -> list[Run]:
     """Return a directory's runs, sorted by name.
 
     Hidden directories and those that are not runs are left out. The list is empty if there is no such directory. Inside
@@ -42,7 +41,7 @@ def list_runs(runs_dir: Path) -> list[RecordedRun]:
     return runs
 
 
-_LISTED: ContextVar[dict[Path, list[RecordedRun]] | None] = ContextVar("listed", default=None)
+_LISTED: ContextVar[dict[Path, list[Run]] | None] = ContextVar("listed", default=None)
 
 
 @contextmanager
@@ -59,13 +58,13 @@ def unchanged() -> Iterator[None]:
 
 
 def select(
-    runs: Iterable[RecordedRun],
+    runs: Iterable[Run],
     *,
     task: str | None = None,
     layer: str | None = None,
     data: str | None = None,
     state: str | None = None,
-) -> list[RecordedRun]:
+) -> list[Run]:
     """Return the runs that match all filters, in order.
 
     A filter that is ``None`` matches every run.
@@ -75,12 +74,12 @@ def select(
         task: Name of the task.
         layer: Words of the network's label in any order, all of which must occur: ``phm``, ``n=8``, ``phm n=8``.
         data: Name of the data.
-        state: A state of :class:`State`, or ``damaged``.
+        state: A state of :class:`State`.
 
     Raises:
         PhmrunError: (exit 2) There is no such state.
     """
-    states = [*State, DAMAGED]
+    states = [*State]
     if state is not None and state not in states:
         raise unknown("state", state, states, where="--state")
     words = set(layer.split()) if layer else set()
@@ -94,7 +93,7 @@ def select(
     ]
 
 
-def where(runs: Sequence[RecordedRun], texts: Iterable[str]) -> list[RecordedRun]:
+def where(runs: Sequence[Run], texts: Iterable[str]) -> list[Run]:
     """Return the runs that have these values, in order.
 
     Args:
@@ -115,7 +114,7 @@ def where(runs: Sequence[RecordedRun], texts: Iterable[str]) -> list[RecordedRun
     return kept
 
 
-def value_of(run: RecordedRun, name: str) -> Any:
+def value_of(run: Run, name: str) -> Any:
     """Return the value of a run in a column; ``None`` if it has none.
 
     A name is one of :data:`COLUMNS`, a score, or a setting by its dotted key or the end of it: lr for
@@ -129,7 +128,7 @@ def value_of(run: RecordedRun, name: str) -> Any:
     return run.settings[min(keys, key=len)] if keys else None
 
 
-def require_column(runs: Sequence[RecordedRun], name: str, where: str) -> None:
+def require_column(runs: Sequence[Run], name: str, where: str) -> None:
     """Check that a column exists.
 
     Without runs, any name is accepted.
@@ -142,7 +141,7 @@ def require_column(runs: Sequence[RecordedRun], name: str, where: str) -> None:
         raise PhmrunError(error.what, where=where, valid=[*error.valid, "a setting's key"], hint=error.hint)
 
 
-def telling_settings(runs: Sequence[RecordedRun]) -> list[str]:
+def telling_settings(runs: Sequence[Run]) -> list[str]:
     """Return the keys of settings that differ between runs of one task: data, seed and learning rate, then others.
 
     Settings that a network's label covers, and those of hardware and logging, are left out, as are all of more than
@@ -158,7 +157,7 @@ def telling_settings(runs: Sequence[RecordedRun]) -> list[str]:
     return ["data" if key == "data.name" else key for key in shown]
 
 
-def sort(runs: Iterable[RecordedRun], key: str) -> list[RecordedRun]:
+def sort(runs: Iterable[Run], key: str) -> list[Run]:
     """Return runs sorted by a column, score or setting, see :func:`value_of`.
 
     Ties are in order of the id, which ``-`` reverses, too. Numbers are compared as numbers, if there are no texts.
@@ -187,20 +186,20 @@ def sort(runs: Iterable[RecordedRun], key: str) -> list[RecordedRun]:
     return [item[2] for item in [*present, *missing]]
 
 
-def score_names(runs: Sequence[RecordedRun]) -> list[str]:
+def score_names(runs: Sequence[Run]) -> list[str]:
     """Return the names of all numeric scores in order of first appearance."""
-    return list(dict.fromkeys(name for run in runs for name in run.metrics if run.score(name) is not None))
+    return list(dict.fromkeys(name for run in runs for name in run.metrics() if run.score(name) is not None))
 
 
-def _status_column(key: str) -> Callable[[RecordedRun], Any]:
+def _status_column(key: str) -> Callable[[Run], Any]:
     """Return a function that reads a field of a run's status.
 
     The function returns ``None`` without a status.
     """
-    return lambda run: getattr(run.status, key, None)
+    return lambda run: getattr(run.status, key) if run.status else None
 
 
-COLUMNS: dict[str, Callable[[RecordedRun], Any]] = {
+COLUMNS: dict[str, Callable[[Run], Any]] = {
     "name": attrgetter("id"),
     "state": attrgetter("state"),
     **{key: methodcaller("about", key) for key in ("task", "data", "seed", "parameters")},

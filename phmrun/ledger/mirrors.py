@@ -13,8 +13,8 @@ from pathlib import Path
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.history import in_shown_units
-from phmrun.ledger.recorded_run import score_value
 from phmrun.ledger.run import Run
+from phmrun.ledger.scores import score_value
 
 Figures = Sequence[tuple[int, float, dict[str, float]]]
 """Triples of step, Unix time in seconds, and figures by name."""

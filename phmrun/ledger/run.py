@@ -3,16 +3,16 @@
 import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from phmrun.documents import plain
+from phmrun.documents import flat, parse_json, parsed, plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, json_text, read_text, write_text
+from phmrun.files import disk_errors, json_text, read_regular, read_text, write_text
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
@@ -29,28 +29,38 @@ from phmrun.ledger.directory import (
     is_run,
 )
 from phmrun.ledger.environment import DataRecord, now
-from phmrun.ledger.history import History
-from phmrun.ledger.lock import LOCK, Holder, Lock
-from phmrun.ledger.manifest import Manifest, changed_code
-from phmrun.ledger.reading import read_object, read_status
-from phmrun.ledger.recorded_config import about_config
-from phmrun.ledger.status import State, Status, as_found
+from phmrun.ledger.history import History, Row
+from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder
+from phmrun.ledger.manifest import BrokenChain, Manifest, changed_code
+from phmrun.ledger.recorded_config import about_config, config_values
+from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_value
+from phmrun.ledger.status import State, Status, as_found, reason_of
+
+T = TypeVar("T")
+ROWS_OF_HISTORY = 5
+_ANEW = "To start over, give the command that trained the run with --restart."
 
 
 class Run:
-    """Handle on a run directory; creating it reads nothing.
+    """Run directory, for reading and, by the process that holds `lock`, for writing; creating the object reads nothing.
 
-    Files are written atomically; ``history.jsonl`` and ``train.log`` are appended to. Reading needs no lock. Only the
-    process that holds `lock` may change the run, except for scores: an evaluation may add them during training.
+    Files are written atomically; ``history.jsonl`` and ``train.log`` are appended to. Reading needs no lock. An
+    evaluation may add scores during training.
+
+    Args:
+        path: Run directory.
+        lenient: Read each file once, and keep errors in `faults` instead of raising them, as listings need: a damaged
+            status is false, and the content of another damaged file is empty. Default: ``False``.
 
     Raises:
-        PhmrunError: (exit 3) Methods that read raise it for a damaged file.
+        PhmrunError: (exit 3) Methods that read raise it for a damaged file, unless ``lenient``.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, lenient: bool = False) -> None:
         self.path = path
-        # resolved, because a path such as "." has no name
-        self.id = path.resolve().name
+        self.lenient = lenient
+        # a path such as "." has no name
+        self.id = path.resolve().name if path.name in ("", "..") else path.name
         self.config_path = path / CONFIG
         self.status_path = path / STATUS
         self.metrics_path = path / METRICS
@@ -68,6 +78,8 @@ class Run:
         history = path / HISTORY
         self.history = History(history, self.require_lock, before_reading=lambda: self.manifest.check(history))
         self._lock: Lock | None = None
+        self._contents: dict[str, Any] = {}
+        self._errors: dict[str, Exception] = {}
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
@@ -97,13 +109,13 @@ class Run:
         return run
 
     @classmethod
-    def find(cls, runs_dir: Path, reference: str) -> "Run":
+    def find(cls, runs_dir: Path, reference: str, *, lenient: bool = False) -> "Run":
         """Find a run by reference; see :func:`phmrun.ledger.directory.find`.
 
         Raises:
             PhmrunError: (exit 2) No run matches, several do, or none has ended for "latest".
         """
-        return cls(find(runs_dir, reference))
+        return cls(find(runs_dir, reference), lenient=lenient)
 
     @property
     def reference(self) -> str:
@@ -121,7 +133,12 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The status is missing or damaged, or has a wrong checksum.
         """
-        return as_found(read_status(self.status_path, self.manifest, self.require_lock), self.path)
+        return self._content(STATUS, lambda: as_found(self._stored_status(), self.path), Status(State.DAMAGED))
+
+    @property
+    def state(self) -> str:
+        """Name of the state; ``damaged`` if a lenient run's status or scores cannot be read."""
+        return State.DAMAGED.value if self.damage else self.status.state.value
 
     def set_state(self, state: State, reason: str | None = None, **facts: Any) -> Status:
         """Write a new state, and return the status.
@@ -138,7 +155,7 @@ class Run:
         Raises:
             PhmrunError: (exit 2) This object's lock was lost; (exit 3) the present status cannot be read.
         """
-        before = read_status(self.status_path, self.manifest, self.require_lock)
+        before = self._stored_status()
         moment = now()
         after = replace(
             before,
@@ -250,12 +267,8 @@ class Run:
             self._lock.require()
 
     def metrics(self) -> dict[str, Any]:
-        """Return the scores by name; empty before they are written.
-
-        Raises:
-            PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
-        """
-        return read_object(self.metrics_path, self.manifest)
+        """Return the scores by name; empty before they are written."""
+        return self._object(self.metrics_path)
 
     def update_metrics(self, name: str, value: Any) -> None:
         """Set one score: a number, or an object with ``value``, ``signature`` and further figures.
@@ -273,12 +286,8 @@ class Run:
             self._replace(self.metrics_path, json_text(plain({**self.metrics(), **scores})))
 
     def parameters(self) -> dict[str, Any]:
-        """Return the parameter counts; empty before they are written.
-
-        Raises:
-            PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
-        """
-        return read_object(self.parameters_path, self.manifest)
+        """Return the parameter counts; empty before they are written."""
+        return self._object(self.parameters_path)
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Write the parameter counts into ``parameters.json``.
@@ -288,7 +297,7 @@ class Run:
         self.write(self.parameters_path, json_text(plain(parameters)))
         total = parameters.get("total")
         if isinstance(total, int):
-            before = read_status(self.status_path, self.manifest, self.require_lock)
+            before = self._stored_status()
             self._write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
@@ -297,7 +306,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged.
         """
-        content = read_object(self.data_path, self.manifest)
+        content = self._object(self.data_path)
         try:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
@@ -316,16 +325,14 @@ class Run:
         self.write(self.data_path, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
-        """Return the entries of ``environment.json``, oldest first.
+        """Return the entries of ``environment.json``, oldest first; empty before they are written."""
 
-        The result is empty if the file or its key "segments" is missing.
+        def is_list(content: dict[str, Any]) -> bool:
+            """True if the segments are a list of objects."""
+            segments = content.get("segments")
+            return isinstance(segments, list) and all(isinstance(entry, dict) for entry in segments)
 
-        Raises:
-            PhmrunError: (exit 3) The file is damaged, or has no list of objects.
-        """
-        segments = read_object(self.environment_path, self.manifest).get("segments", [])
-        if not isinstance(segments, list) or not all(isinstance(entry, dict) for entry in segments):
-            raise PhmrunError("this is not a list of segments", where=str(self.environment_path), code=ExitCode.DATA)
+        segments: list[dict[str, Any]] = self._object(self.environment_path, is_list).get("segments", [])
         return segments
 
     def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
@@ -333,17 +340,8 @@ class Run:
         self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
-        """Return the latest measurements of ``phmrun bench`` by name.
-
-        The result is empty if there are none.
-
-        Raises:
-            PhmrunError: (exit 3) The file is damaged.
-        """
-        measurements = read_object(self.path / BENCH, self.manifest)
-        if not all(isinstance(measurement, dict) for measurement in measurements.values()):
-            raise PhmrunError("this is not a record of measurements", where=str(self.path / BENCH), code=ExitCode.DATA)
-        return measurements
+        """Return the latest measurements of ``phmrun bench`` by name; empty if there are none."""
+        return self._object(self.path / BENCH, lambda content: all(isinstance(item, dict) for item in content.values()))
 
     def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add measurements by name to ``bench.json``.
@@ -353,14 +351,15 @@ class Run:
         self.write(self.path / BENCH, json_text(plain({**self.bench(), **measurements})))
 
     def samples(self) -> dict[str, Any]:
-        """Return the sample outputs as ``columns`` and ``rows``.
+        """Return the sample outputs as ``columns`` and ``rows``; empty before they are written."""
 
-        The result is empty before they are written.
+        def is_table(content: dict[str, Any]) -> bool:
+            """True if columns and each row are lists."""
+            rows = content.get("rows")
+            lists = isinstance(content.get("columns"), list) and isinstance(rows, list)
+            return lists and all(isinstance(row, list) for row in rows or ())
 
-        Raises:
-            PhmrunError: (exit 3) The file is damaged, or has a wrong checksum.
-        """
-        return read_object(self.samples_path, self.manifest)
+        return self._object(self.samples_path, is_table)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Replace the sample inputs and outputs, a row each.
@@ -399,6 +398,192 @@ class Run:
         """
         check_links(self.path)
         return self.path / name
+
+    @property
+    def config_text(self) -> str:
+        """Text of the config.
+
+        Raises:
+            OSError: It cannot be read.
+        """
+        return self._content(CONFIG, lambda: read_regular(self.config_path).decode("utf-8"), "")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Values of the config by dotted key."""
+        return self._content("settings", lambda: flat(config_values(self.config_path)), {})
+
+    def history_end(self) -> tuple[int, list[Row]]:
+        """Return the number of rows of the history, and its last five."""
+        nothing: tuple[int, list[Row]] = (0, [])
+        return self._content(HISTORY, lambda: self.history.end(ROWS_OF_HISTORY), nothing)
+
+    @property
+    def holder(self) -> Holder | None:
+        """Living process that holds the run, or ``None``."""
+        return living_holder(self.path / LOCK)
+
+    @property
+    def damage(self) -> str | None:
+        """Reason why a lenient run's status or scores cannot be read; ``None`` if both can.
+
+        It begins with the file's name, except for a failed checksum or an error of the system.
+        """
+        error = self._error
+        if not isinstance(error, PhmrunError):
+            return str(error) if error else None
+        name = Path(error.where or "").name
+        return error.what if isinstance(error, BrokenChain) or "." not in name else f"{name}: {error.what}"
+
+    @property
+    def broken(self) -> BrokenChain | None:
+        """Error of a failed checksum of a lenient run's status or scores, or ``None``."""
+        return error if isinstance(error := self._error, BrokenChain) else None
+
+    @property
+    def _error(self) -> Exception | None:
+        """Error of a lenient run's status, else of its scores."""
+        _ = self.status, self.metrics()
+        return self._errors.get(STATUS) or self._errors.get(METRICS)
+
+    @property
+    def faults(self) -> list[str]:
+        """Errors of a lenient run's damaged files, one line each; checkpoints, predictions and log are not read."""
+        _ = self.status, self.config_text
+        for read in (self.metrics, self.parameters, self.bench, self.history_end, self.environment, self.samples):
+            read()
+        return [" ".join(str(error).split()) for error in self._errors.values()]
+
+    def require_unbroken(self) -> None:
+        """Check the run's identity and the checksums of its files.
+
+        Checkpoints, predictions, vocabulary and history are left out: tables do not read them.
+
+        Raises:
+            PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
+        """
+        if self.broken is not None:
+            raise self.broken
+        self.manifest.check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
+
+    def about(self, key: str) -> Any:
+        """Return a fact of the status, such as task, data or seed; ``None`` if it is missing."""
+        return self.status.about.get(key)
+
+    @property
+    def network(self) -> str | None:
+        """Parts of the network that are not dense: ``phm n=8, output circulant``.
+
+        ``dense`` for a dense network; ``None`` if unknown.
+        """
+        network = self.about("network") or self.about("layer")
+        return str(network) if network else None
+
+    @property
+    def times(self) -> dict[str, Any]:
+        """Measured times by name ("time/…"), each an object with seconds and a signature."""
+        return {name: entry for name, entry in self.bench().items() if name.startswith(PREFIX)}
+
+    def entry(self, name: str) -> Any:
+        """Return the stored entry of a score, or of a time ("time/…").
+
+        A score's name may end with "-first-500": its mean over the first 500 items, stored as its extra ``first_500``,
+        or its value if there are no more items. The result is ``None`` if it is missing, or if the status is damaged.
+        """
+        if not self.status:
+            return None
+        if name.endswith(FIRST):
+            return first_items(self.entry(name.removesuffix(FIRST)))
+        return (self.times if name.startswith(PREFIX) else self.metrics()).get(name)
+
+    def score(self, name: str) -> float | None:
+        """Return the value of a score or a time; ``None`` if it is missing or not a number."""
+        return score_value(self.entry(name))
+
+    @property
+    def main_score(self) -> str | None:
+        """Name of the first score of the test set.
+
+        If there is none, it is the first score of any other split. Order is that of the file. Scores of training,
+        validation and other files do not count; ``None`` if there is no score.
+        """
+        scored = (name for name in self.metrics() if self.score(name) is not None)
+        names = [name for name in scored if not name.startswith(("train/", "validation/", OTHER_FILE))]
+        return next((name for name in names if name.startswith("test/")), names[0] if names else None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as one flat JSON object.
+
+        It has ``run_id``, ``run_dir``, the facts of ``about`` and the other fields of the status (neither if it cannot
+        be read), ``state``, ``damage`` and ``metrics``.
+        """
+        status = self.status.to_json() if self.status else {}
+        place, content = (
+            {"run_id": self.id, "run_dir": str(self.path)},
+            {"damage": self.damage, "metrics": self.metrics()},
+        )
+        return {**place, **status.pop("about", {}), **status, "state": self.state, **content}
+
+    def _content(self, name: str, read: Callable[[], T], otherwise: T) -> T:
+        """Return the result of ``read``.
+
+        A lenient run reads once, and has ``otherwise`` after an error of reading or decoding, which is kept.
+        """
+        if not self.lenient:
+            return read()
+        if name not in self._contents:
+            try:
+                self._contents[name] = read()
+            except (PhmrunError, OSError, UnicodeDecodeError) as error:
+                self._contents[name], self._errors[name] = otherwise, error
+        content: T = self._contents[name]
+        return content
+
+    def _object(self, path: Path, is_valid: Callable[[dict[str, Any]], bool] = lambda content: True) -> dict[str, Any]:
+        """Return the JSON object in a file, which is empty if the file is missing and not in the manifest.
+
+        Raises:
+            PhmrunError: (exit 3) The file is damaged, is not an object, is not valid, or has a wrong checksum.
+        """
+
+        def read() -> dict[str, Any]:
+            """Read and check the file."""
+            try:
+                text = read_regular(path)
+                self.manifest.check(path, text)
+                content = parsed(text)
+            except FileNotFoundError:
+                self.manifest.check(path)
+                return {}
+            except (OSError, ValueError) as error:
+                unread = f"the file cannot be read: {reason_of(error)}"
+                what = unread if isinstance(error, OSError) else f"this is not JSON: {error}"
+                raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
+            if not isinstance(content, dict):
+                raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
+            if not is_valid(content):
+                raise PhmrunError(f"this is no {path.name} of a run", where=str(path), code=ExitCode.DATA)
+            return content
+
+        return self._content(path.name, read, {})
+
+    def _stored_status(self) -> Status:
+        """Return the stored status.
+
+        Raises:
+            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum; (exit 2) the lock was lost.
+        """
+        try:
+            content = read_regular(self.status_path)
+            self.manifest.check(self.status_path, content)
+            return Status.from_json(parse_json(content))
+        except FileNotFoundError as error:
+            self.require_lock()  # the run may have been moved
+            what = f"{STATUS} is missing"
+            raise PhmrunError(what, where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
+        except (OSError, ValueError, TypeError) as error:
+            what = f"this is not a status: {reason_of(error)}"
+            raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
 
     def _writing(self) -> Lock:
         """Return a new lock on manifest and concurrently written files.

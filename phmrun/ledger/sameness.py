@@ -78,12 +78,12 @@ def runs_beside(
 
     Runs whose status or manifest cannot be read are left out.
     """
-    beside = []
-    for path in runs_dir.glob(f"{run_id.rpartition('-')[0]}-*"):
+    beside = {}
+    for path in sorted(runs_dir.glob(f"{run_id.rpartition('-')[0]}-*")):
         with suppress(PhmrunError, OSError):
             run = Run(path)
-            beside.append(((run.status.updated or "", run.id), run, same_experiment(run, config, checksums)))
-    yield from (pair for _, *pair in sorted(beside, key=lambda item: item[0]))
+            beside[run.status.updated or "", run.id] = run, same_experiment(run, config, checksums)
+    yield from (beside[key] for key in sorted(beside))
 
 
 def _different(before: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:

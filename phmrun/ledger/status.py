@@ -23,6 +23,7 @@ class State(StrEnum):
         DONE: Finished.
         FAILED: Stopped by an error that a restart does not solve: out of memory, NaN loss.
         INTERRUPTED: Stopped; the same command continues it.
+        DAMAGED: Its files cannot be read; never stored.
     """
 
     QUEUED = "queued"
@@ -30,6 +31,7 @@ class State(StrEnum):
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+    DAMAGED = "damaged"
 
 
 DIVERGED = " at optimizer step "
@@ -64,6 +66,10 @@ class Status:
     seconds: float = 0.0
     about: dict[str, Any] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        """False for a damaged status."""
+        return self.state is not State.DAMAGED
+
     @property
     def diverged(self) -> bool:
         """True if the run failed because training stopped at NaN or infinity."""
@@ -84,6 +90,8 @@ class Status:
             raise ValueError("no state in it")
         values = {key.name: content[key.name] for key in fields(cls) if key.name in content}
         status = cls(**{**values, "state": State(content["state"])})
+        if not status:
+            raise ValueError("the state is damaged")
         texts = dict.fromkeys(("reason", "started", "updated", "ended"), str | None)
         kinds: dict[str, Any] = {**texts, "step": int, "seconds": int | float, "about": dict}
         for name, kind in kinds.items():

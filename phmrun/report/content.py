@@ -219,7 +219,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterabl
             first.setdefault((status.cell.config.task, *status.cell.row), status)
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
-        runs = [status.run.run for status in chosen if status.run]
+        runs = [status.run for status in chosen if status.run]
         for run in runs:
             if run.status.state is State.DONE:
                 run.manifest.check(run.history.path)
@@ -284,7 +284,7 @@ def environments(statuses: Sequence[CellStatus]) -> tuple[Sequence[str], list[tu
     Notes: differences between cells (or that there are none), changes of environment within a
     run. There are no rows without any record. At most 12 differences are named in a note.
     """
-    by_cell = {status.cell.label: segment.read_segments(status.run.run) for status in statuses if status.run}
+    by_cell = {status.cell.label: segment.read_segments(status.run) for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
         for line in dict.fromkeys(environment.summary(entry) for entry in by_cell.get(status.cell.label, ())):

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
-from phmrun.ledger.recorded_run import RecordedRun, score_value
+from phmrun.ledger.scores import score_value
 from phmrun.metric import OF, divergence_of, find_baseline, floors_of, metric_of, part_of
 from phmrun.results.entries import entry_of_run, identities
 from phmrun.results.table import BUILTIN, REDUCED, ResultTable
@@ -44,13 +45,13 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
     return _rows(columns, [heading.scores[0] for heading in table.headings])
 
 
-def listed_baselines(runs: Sequence[RecordedRun], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
+def listed_baselines(runs: Sequence[Run], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:
     """Yield the baselines of listed runs as table rows.
 
     A row has name with kind, task and data ("majority (floor), nli snli"), and its mean value of each score, or
     ``None``. Runs of the same task and data share them. Floors come first within a task and data.
     """
-    groups: dict[str, list[RecordedRun]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(f"{run.about('task')} {run.about('data')}", []).append(run)
     for label, members in groups.items():
@@ -58,7 +59,7 @@ def listed_baselines(runs: Sequence[RecordedRun], scores: Sequence[str]) -> Iter
             yield f"{row.label}, {label}", list(row.values)
 
 
-def _rows(columns: Sequence[Sequence[RecordedRun]], scores: Sequence[str]) -> list[BaselineRow]:
+def _rows(columns: Sequence[Sequence[Run]], scores: Sequence[str]) -> list[BaselineRow]:
     """Return the registered baselines of scores, each with the runs of its column; floors first."""
     means = [_means(runs, score) for runs, score in zip(columns, scores, strict=True)]
     floors = {name for score in scores for name in metric_of(score).floors}
@@ -67,7 +68,7 @@ def _rows(columns: Sequence[Sequence[RecordedRun]], scores: Sequence[str]) -> li
     return sorted(rows, key=lambda row: not row.is_floor)
 
 
-def _means(runs: Sequence[RecordedRun], score: str) -> dict[str, float]:
+def _means(runs: Sequence[Run], score: str) -> dict[str, float]:
     """Return the mean score of each registered baseline, by its name, over the runs that have it.
 
     The baselines are those of ``score``, of the same part if it is a part's. The result is empty if the score is a
@@ -86,7 +87,7 @@ def _means(runs: Sequence[RecordedRun], score: str) -> dict[str, float]:
     return means
 
 
-def has_diverged(run: RecordedRun | None, score: str) -> bool:
+def has_diverged(run: Run | None, score: str) -> bool:
     """True if a run's score is worse than its divergence floor.
 
     This is the floor past which a run has diverged, such as the unigram's perplexity. The result is False without a
@@ -125,7 +126,7 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
     )
 
 
-def remarks(runs: Sequence[RecordedRun], score: str) -> list[str]:
+def remarks(runs: Sequence[Run], score: str) -> list[str]:
     """Return the reasons for which a run's score alone orders nothing, for each run; empty without any.
 
     They are a single seed with these settings, and the built-in corpus. Runs without the score have none.

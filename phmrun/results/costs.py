@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.ledger import RecordedRun
+from phmrun.ledger import Run
 from phmrun.ledger.card import SERVING, duration
 from phmrun.ledger.wording import row_name
 from phmrun.results.entries import Entry
@@ -38,7 +38,7 @@ class Cost:
     """Cost of a run that tables can show."""
 
     heading: str  # heading of its column
-    of: Callable[[RecordedRun], float | None]  # amount of a run; ``None`` if not on record
+    of: Callable[[Run], float | None]  # amount of a run; ``None`` if not on record
     shown: Callable[[float], str]  # formats an amount
     meaning: str = ""  # note below the table
     average: Callable[[Iterable[float]], float] = fmean  # average over runs
@@ -115,7 +115,7 @@ def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
     if "step-time" not in names:
         return
     runs = {entry.run.id: entry.run for figure in figures for entry in figure.entries if entry.run}
-    measured = {name: phase for name, run in runs.items() if (phase := run.bench.get(TRAINING))}
+    measured = {name: phase for name, run in runs.items() if (phase := run.bench().get(TRAINING))}
     machines: dict[str, None] = {}
     for facts in (phase.get("machine", {}) for phase in measured.values()):
         load = facts.get("load_average")
@@ -131,24 +131,24 @@ def _count(value: Any) -> float | None:
     return float(value) if isinstance(value, int) else None
 
 
-def _step_time(run: RecordedRun) -> float | None:
+def _step_time(run: Run) -> float | None:
     """Return the seconds of an optimizer step, median over rounds.
 
     The result is ``None`` if not on record.
     """
-    phase = run.bench.get(TRAINING, {})
+    phase = run.bench().get(TRAINING, {})
     seconds, steps = phase.get("median_seconds"), phase.get("steps")
     if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
         return None
     return seconds / steps
 
 
-def _weights_size(run: RecordedRun) -> float | None:
+def _weights_size(run: Run) -> float | None:
     """Return the bytes of a run's weights; ``None`` if not on record.
 
     Frozen weights count; a dense matrix that only guides a structure in training does not.
     """
-    memory, counts = run.parameters.get("memory"), run.parameters
+    memory, counts = run.parameters().get("memory"), run.parameters()
     weights = memory.get("weights") if isinstance(memory, Mapping) else None
     total, trained = counts.get("total"), counts.get("trained_total")
     if not isinstance(weights, int) or not isinstance(total, int):
@@ -156,26 +156,26 @@ def _weights_size(run: RecordedRun) -> float | None:
     return float(weights - 4 * max(0, trained - total) if isinstance(trained, int) else weights)  # guides are float32
 
 
-def _clock_step(run: RecordedRun) -> float | None:
+def _clock_step(run: Run) -> float | None:
     """Return the seconds of an optimizer step by the clock of training.
 
     It is the median over the intervals between two logged losses, so that validations and pauses hardly count. The
     result is ``None`` with fewer than two such intervals on record, or for a damaged history.
     """
     with suppress(PhmrunError, KeyError, TypeError):
-        points = [(int(row["step"]), float(row["time"])) for row in run.run.history.rows("train/loss")]
+        points = [(int(row["step"]), float(row["time"])) for row in run.history.rows("train/loss")]
         rates = [(late - early) / (end - begin) for (begin, early), (end, late) in pairwise(points) if end > begin]
         return median(rate for rate in rates if rate > 0) if len(rates) > 1 else None
     return None
 
 
-def _served(field: str, run: RecordedRun) -> float | None:
+def _served(field: str, run: Run) -> float | None:
     """Return a measurement of a run by ``phmrun export --compare``, by its key.
 
     It is that of the smaller safetensors file in single precision, folded or with factors; ``None`` if neither is on
     record.
     """
-    rows = [run.bench.get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
+    rows = [run.bench().get(f"{SERVING}{name}", {}) for name in ("safetensors", FACTORED)]
     rows = [row for row in rows if isinstance(row.get("bytes"), int) and isinstance(row.get(field), int | float)]
     return float(min(rows, key=lambda row: row["bytes"])[field]) if rows else None
 
@@ -186,12 +186,12 @@ COSTS: Mapping[str, Cost] = {
     "parameters": Cost("parameters", lambda run: _count(run.about("parameters")), _COUNT),
     "training-parameters": Cost(
         "in training",  # above those kept if a dense matrix guides a structure
-        lambda run: _count(run.parameters.get("trained_total", run.parameters.get("total"))),
+        lambda run: _count(run.parameters().get("trained_total", run.parameters().get("total"))),
         _COUNT,
     ),
     "multiplications": Cost(
         "multiplications",
-        lambda run: _count(run.parameters.get("multiplications")),
+        lambda run: _count(run.parameters().get("multiplications")),
         _COUNT,
         "of the weight matrices for one token, each W built once for 4,096 of them",
     ),

@@ -16,9 +16,9 @@ from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
+from phmrun.ledger import Run
 from phmrun.ledger.directory import CONFIG
 from phmrun.ledger.recorded_config import config_values, layer_label, network_label
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.registry import EMBEDDINGS
 
@@ -34,7 +34,7 @@ class Entry:
 
     at: Mapping[str, str]  # its value of each key of its sweep, as text; also row and column of a paper's table
     config: Mapping[str, Any]  # its configuration as nested values
-    run: RecordedRun | None  # its run; ``None`` if there is none yet
+    run: Run | None  # its run; ``None`` if there is none yet
     settings: Mapping[str, Any] = field(default_factory=dict)  # identity by dotted key, without seed and defaults
     marks: Mapping[str, str] = field(default_factory=dict)  # SHA-256 sums of data and plug-ins, by name; may be empty
     departs: str = ""  # difference of its network from its row in the paper; empty if none
@@ -134,7 +134,7 @@ class Entry:
         return all(str(value) == (state if key == "state" else self.label(key)) for key, value in where.items())
 
 
-def entry_of_run(run: RecordedRun, options_of: OptionsOf | None = None) -> Entry:
+def entry_of_run(run: Run, options_of: OptionsOf | None = None) -> Entry:
     """Return the entry of a run.
 
     A config that this release rejects is used as written, with all its values except the seed as settings; an
@@ -172,14 +172,14 @@ def settings_of(config: Experiment) -> dict[str, Any]:
     return {"task": config.task, **values}
 
 
-def recorded_marks(run: RecordedRun) -> dict[str, str]:
+def recorded_marks(run: Run) -> dict[str, str]:
     """Return the recorded checksums of a run's data and plug-ins.
 
     Keys: those of the run's record, and "plugin FILE" for each of the run's copies of plug-ins, which are hashed now.
     The result is empty if no checksums are on record, as for early releases, or if they cannot be read.
     """
     try:
-        marks = run.run.fingerprints()
+        marks = run.fingerprints()
     except PhmrunError:
         return {}
     if not marks:
@@ -188,7 +188,7 @@ def recorded_marks(run: RecordedRun) -> dict[str, str]:
     return {**marks, **plugins}
 
 
-def _config(run: RecordedRun, options_of: OptionsOf | None) -> Experiment:
+def _config(run: Run, options_of: OptionsOf | None) -> Experiment:
     """Load a run's configuration.
 
     If that fails and ``options_of`` is given, load it without the check of layer options.

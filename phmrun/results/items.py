@@ -16,7 +16,7 @@ from phmrun.files import read_regular
 from phmrun.ledger import Run
 from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
-from phmrun.ledger.recorded_run import OTHER_FILE
+from phmrun.ledger.scores import OTHER_FILE
 from phmrun.metric import OF, find_metric, metric_of, part_of
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, packed, unpacked

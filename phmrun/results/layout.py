@@ -15,7 +15,7 @@ from phmrun.config.experiment import provenance_values
 from phmrun.config.provenance import grouped, kind_of
 from phmrun.errors import PhmrunError, counted
 from phmrun.ledger.history import shown as shown_value
-from phmrun.ledger.recorded_run import PREFIX
+from phmrun.ledger.scores import PREFIX
 from phmrun.metric import metric_of
 from phmrun.results.baselines import baseline_rows, has_diverged
 from phmrun.results.comparison import Comparisons, RowComparison, withheld
@@ -290,7 +290,7 @@ def _validation(figure: Figure, score: str) -> dict[str, Any]:
     for entry in figure.entries:
         curves: dict[str, dict[int, float]] = {}
         with suppress(PhmrunError):
-            for row in entry.run.run.history.rows("val/") if entry.run else ():
+            for row in entry.run.history.rows("val/") if entry.run else ():
                 for name, value in row.items():
                     if name.startswith("val/") and isinstance(value, int | float) and math.isfinite(value):
                         curves.setdefault(name, {})[int(row["step"])] = shown_value(name, value)

@@ -17,7 +17,6 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.record import restore
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
@@ -55,7 +54,7 @@ class Results:
     restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def load(cls, source: "Path | str | Iterable[RecordedRun]", options_of: OptionsOf | None = None) -> "Results":
+    def load(cls, source: "Path | str | Iterable[Run]", options_of: OptionsOf | None = None) -> "Results":
         """Load the results of a folder, or of runs.
 
         The folder has runs, of any state, or small results. A folder without runs is read as small results, which are
@@ -95,7 +94,7 @@ class Results:
                 continue
             about = {key: run.about(key) for key in ABOUT} | {key: entry.label(key) for key in self.keys}
             status = {"state": run.state, "step": run.status.step if run.status else None}
-            for score in run.metrics:
+            for score in run.metrics():
                 if (value := run.score(score)) is not None:
                     written = run.entry(score)
                     signature = written.get("signature") if isinstance(written, Mapping) else None
@@ -202,7 +201,7 @@ class Results:
         return DataFrame(list(self))
 
 
-def done(runs: Iterable[RecordedRun]) -> list[RecordedRun]:
+def done(runs: Iterable[Run]) -> list[Run]:
     """Return the runs that are done, in their order.
 
     Raises:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 
 from phmrun.errors import PhmrunError, unknown
+from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
-from phmrun.ledger.recorded_run import TIMES, RecordedRun
+from phmrun.ledger.scores import TIMES
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of
 from phmrun.papers.published import Printed
@@ -249,7 +250,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
     return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
 
 
-def _signature(run: RecordedRun, score: str) -> str:
+def _signature(run: Run, score: str) -> str:
     """Return the signature of a score without the checkpoint's step; empty if it has none."""
     entry = run.entry(score)
     return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""

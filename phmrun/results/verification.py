@@ -17,8 +17,8 @@ from phmrun.ledger import Run
 from phmrun.ledger.environment import Source
 from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
-from phmrun.ledger.recorded_run import OTHER_FILE, score_value
 from phmrun.ledger.sameness import same_experiment
+from phmrun.ledger.scores import OTHER_FILE, score_value
 from phmrun.metric import OF, find_metric
 from phmrun.results.items import RunItems
 

@@ -16,10 +16,10 @@ from statistics import fmean
 
 from phmrun.config import semantic_values
 from phmrun.errors import ExitCode
+from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.plan import Plan
@@ -52,7 +52,7 @@ class CellStatus:
 
     cell: Cell
     state: CellState  # its state
-    run: RecordedRun | None = None  # its run; ``None`` if it has no run directory
+    run: Run | None = None  # its run; ``None`` if it has no run directory
     holder: Holder | None = None  # the live process that trains it
     claimed: bool = False  # True if a live planner started it
 
@@ -233,7 +233,7 @@ def steps_done(status: CellStatus) -> tuple[int, int] | None:
     ``None`` if ``max_steps`` is not set or the cell has no readable run.
     """
     steps = status.cell.config.training.max_steps if status.cell.config else None
-    if not steps or status.run is None or status.run.status is None:
+    if not steps or status.run is None or not status.run.status:
         return None
     return status.run.status.step, steps
 

@@ -15,8 +15,8 @@ from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule, build_data
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.registry import plugin_marks
 from phmrun.results.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.cell import Inspect, Inspected
@@ -158,7 +158,7 @@ def recorded_data(runs_dir: Path) -> Recorded:
     return look
 
 
-def _learnt_from(run: RecordedRun) -> tuple[str, str]:
+def _learnt_from(run: Run) -> tuple[str, str]:
     """Return the data settings and checksums of a run, as JSON texts.
 
     Checksums of plug-ins and packages are left out; the second text is empty if there are no others. Cached, unless a

@@ -10,7 +10,6 @@ from pathlib import Path
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.recorded_run import RecordedRun
 from phmrun.ledger.status import State
 from phmrun.papers.table import PaperTable, column_groups
 from phmrun.results.comparison import Comparisons, differences
@@ -93,7 +92,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
     asked = asked or Asked()
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
         return view_of_sweep(names[0], runs_dir, asked)[0]
-    summaries = [RecordedRun(Run.find(runs_dir, name)) for name in names] if names else done(list_runs(runs_dir))
+    summaries = [Run.find(runs_dir, name, lenient=True) for name in names] if names else done(list_runs(runs_dir))
     runs = [run for run in summaries if run is not None]
     if not runs:
         raise PhmrunError(
@@ -164,7 +163,7 @@ def _entry(status: CellStatus) -> Entry:
     taken from the run. A cell without a configuration has its labels only.
     """
     cell = status.cell
-    run: RecordedRun | None = status.run if status.run and status.run.state == State.DONE else None
+    run: Run | None = status.run if status.run and status.run.state == State.DONE else None
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)

@@ -13,7 +13,6 @@ from phmrun.errors import PhmrunError
 from phmrun.kernels import Choice
 from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger import Run
-from phmrun.ledger.recorded_run import RecordedRun
 
 pytestmark = pytest.mark.long
 
@@ -65,7 +64,7 @@ def test_every_task_is_measured(task, tmp_path, monkeypatch, run):
     tried = Run.create(tmp_path / "runs", f"{task}-files-dense-1-0123456789ab", to_yaml(config))
     data.vocabulary.save(tried.vocabulary)
     bench_run(tried, amount=Amount(rounds=1, batches=1, items=1), against={tried.id: tried})
-    assert RecordedRun(tried).times["time/step"]["value"] > 0
+    assert Run(tried.path, lenient=True).times["time/step"]["value"] > 0
     with pytest.raises(PhmrunError, match="cannot be set against one of"):
         bench_run(tried, against={run.id: run})
 

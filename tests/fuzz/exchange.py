@@ -68,17 +68,17 @@ def result_seeds() -> list[bytes]:
 
 
 def results(folder: Path) -> Read:
+    from phmrun.ledger import Run
     from phmrun.ledger.card import card
     from phmrun.ledger.listing import list_runs
     from phmrun.ledger.record import record_of, restore
-    from phmrun.ledger.recorded_run import RecordedRun
 
     def use(path: Path) -> None:
         runs = folder / "restored"
         try:
             (run,) = restore([path], runs, durable=False)
             json.dumps([item.to_json() for item in list_runs(runs)], ensure_ascii=False).encode()
-            card(RecordedRun(run)).encode()
+            card(Run(run.path, lenient=True)).encode()
             run.environment()
             record_of(run, items={}, weights={})
         finally:

@@ -43,7 +43,7 @@ def test_a_run_comes_back(run, tmp_path):
     (again,) = restore([path], tmp_path / "elsewhere")
     before, after = recorded_run(run.path), recorded_run(again.path)
     assert after.to_json() | {"run_dir": ""} == before.to_json() | {"run_dir": "", "host": None, "pid": None} | {
-        "metrics": after.metrics
+        "metrics": after.metrics()
     }
     assert math.isnan(after.metrics["train/loss"]["value"])
     assert after.metrics["test/accuracy"] == before.metrics["test/accuracy"]
