@@ -102,9 +102,7 @@ def list_runs(
             console.print_aside(f"{run.path}: {run.damage}")
 
 
-def _print_runs(
-    runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]
-) -> None:
+def _print_runs(runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]) -> None:
     """Print runs and their trivial systems as a table.
 
     Columns are run and those ``wanted``; without any, run, state, layer, at most three settings that differ, the
@@ -266,7 +264,7 @@ def reproduce(
             "weights": [row._asdict() for row in result.weights],
             "compared": result.compared,
             "scores": [row._asdict() for row in result.scores],
-            "parted_at_step": result.parted,
+            "parted_at_step": result.course.parted,
             "explanations": result.explanations,
             "verdict": str(result.agreement.outcome),
             "sentence": result.agreement.sentence,
@@ -399,7 +397,7 @@ def _state(run: "Run") -> list[tuple[str, Any]]:
         *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
         ("state", f"{status.state}{why}"),
         ("held by", holder),
-        ("continue by", continuation(run.run) if status.state in (State.INTERRUPTED, State.FAILED) else None),
+        ("continue by", continuation(run) if status.state in (State.INTERRUPTED, State.FAILED) else None),
         ("step", f"{status.step:,}"),
         ("training time", duration(status.seconds)),
         *((name, getattr(status, name)) for name in ("started", "updated", "ended")),
@@ -443,8 +441,8 @@ def _print_reproduction(result: "Reproduction") -> None:
         console.print_table(("checkpoint", "tensor", "largest difference"), rows)
     if result.scores:
         console.print_table(("score", "before", "again"), [tuple(row) for row in result.scores])
-    if result.parted is not None:
-        say(f"first figure of the history with another digit: step {result.parted:,}")
+    if result.course.parted is not None:
+        say(f"first figure of the history with another digit: step {result.course.parted:,}")
     say("what could explain it:")
     for line in result.explanations:
         say(f"  {line}")

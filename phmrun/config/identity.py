@@ -48,10 +48,6 @@ LAYER_VERSIONS = {
 """
 
 
-VERSIONED = ("layers", "mathematics")
-"""Parts of an identity that hold versions."""
-
-
 def run_id(config: Experiment, *, fingerprints: Mapping[str, str]) -> str:
     """Return the run id: ``task-data-network-seed-<12 hexadecimal digits>``.
 
@@ -97,15 +93,15 @@ def canonical_json(identity: Mapping[str, Any]) -> str:
     return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-def changed_versions(before: str, now: str) -> list[str]:
-    """Return the versions that differ between two canonical identities.
+def changed_versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the versions that differ between two identities.
 
     An entry is "model.network=lstm, version 1, now 2". A missing version is 1. Layers come first, then mathematics,
     each by name.
     """
     versions = []
-    for kind in VERSIONED:
-        old, new = (json.loads(identity).get(kind, {}) for identity in (before, now))
+    for kind in ("layers", "mathematics"):
+        old, new = (identity.get(kind, {}) for identity in (before, now))
         names = (name for name in sorted(old.keys() | new.keys()) if old.get(name, 1) != new.get(name, 1))
         versions += [f"{name}, version {old.get(name, 1)}, now {new.get(name, 1)}" for name in names]
     return versions

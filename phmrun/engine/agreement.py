@@ -1,16 +1,17 @@
 """Verdict on a repeated run: identical, same up to rounding, within noise, or different."""
 
+import itertools
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isnan
+from operator import itemgetter
 from statistics import stdev
-from typing import Any
+from typing import Any, NamedTuple
 
-from phmrun.documents import flat
-from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.scores import score_value
 from phmrun.statistics.student import t_quantile
 
@@ -70,7 +71,7 @@ class Agreement:
         return f"{self.outcome}: {course}; {moved}"
 
 
-def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
+def agreement(run: Run, again: Run, course: "Course", *, identical: bool) -> Agreement:
     """Return the verdict on a run and its repetition.
 
     Histories and main scores are compared. The outcome is "rounding" if losses and scores agree. Common losses then
@@ -80,42 +81,61 @@ def agreement(run: Run, again: Run, *, identical: bool) -> Agreement:
     Args:
         run: Original run.
         again: Repeated run.
+        course: Comparison of their histories.
         identical: True if all weights and scores are equal; nothing else is compared then.
     """
     if identical:
         return Agreement(AgreementLevel.IDENTICAL, None)
-    until, parted = _common_course(run, again)
     score = run.main_score or ""
     before, after = (score_value(side.metrics().get(score)) for side in (run, again))
     if before is None or after is None:
-        return Agreement(AgreementLevel.DIFFERENT, until, score)
+        return Agreement(AgreementLevel.DIFFERENT, course.until, score)
     gap = after - before
     noise, source = _noise(run, score)
     close = math.isclose(before, after, rel_tol=ROUNDING, abs_tol=ROUNDING)
-    if not parted and close:
-        return Agreement(AgreementLevel.ROUNDING, until, score, gap, noise, source)
     within = noise is not None and abs(gap) <= noise
-    return Agreement(AgreementLevel.NOISE if within else AgreementLevel.DIFFERENT, until, score, gap, noise, source)
+    level = AgreementLevel.NOISE if within else AgreementLevel.DIFFERENT
+    level = AgreementLevel.ROUNDING if close and not course.diverges else level
+    return Agreement(level, course.until, score, gap, noise, source)
 
 
-def _common_course(run: Run, again: Run) -> tuple[int | None, bool]:
-    """Return the last step with equal losses; True if a later one differs.
+class Course(NamedTuple):
+    """Comparison of two histories; steps and figures that only one has do not count, nor do speeds.
 
-    Losses are the figures whose names end in "loss", equal up to a relative 10⁻³. The search ends at the first step
-    that differs. Steps and losses that only one run has are skipped. The step is None if the first common one differs,
-    or there is none.
+    Attributes:
+        parted: First step at which a figure differs; ``None`` if none does.
+        until: Last step before the first one at which a loss differs by more than rounding; ``None`` if there is none.
+        diverges: True if there is such a loss.
     """
-    other = {row["step"]: row for row in again.history.rows() if "step" in row}
-    until = None
-    for row in run.history.rows():
-        match = other.get(row.get("step"))
-        if match is None:
+
+    parted: int | None
+    until: int | None
+    diverges: bool
+
+
+def course_of(run: Run, again: Run) -> Course:
+    """Compare the histories of two runs, step by step; figures have a slash in their names, losses end in "loss"."""
+    others: dict[int, dict[str, Any]] = defaultdict(dict)
+    for row in again.history.rows():
+        others[row["step"]] |= row
+    parted = until = None
+    for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
+        figures = {name: value for row in rows for name, value in row.items()}
+        other = others.get(step)
+        if other is None:
             continue
-        names = [name for name in row if name.endswith("loss") and name in match]
-        if any(not _alike(row[name], match[name]) for name in names):
-            return until, True
-        until = int(row["step"])
-    return until, False
+        common = [name for name in figures if "/" in name and name in other and not name.endswith("_per_second")]
+        if parted is None and not all(same(figures[name], other[name]) for name in common):
+            parted = step
+        if not all(_alike(figures[name], other[name]) for name in common if name.endswith("loss")):
+            return Course(parted, until, diverges=True)
+        until = step
+    return Course(parted, until, diverges=False)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Return True if both are equal, None, or NaN."""
+    return one == other or (isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other))
 
 
 def _alike(first: Any, second: Any) -> bool:
@@ -152,14 +172,9 @@ def _noise(run: Run, score: str) -> tuple[float | None, str]:
     return None, ""
 
 
-def _settings(run: Run) -> dict[str, Any]:
-    """Return a run's configuration by dotted key, without seed, hardware and logging.
-
-    If it cannot be read, return only the run's id, which equals no other.
-    """
-    try:
-        values = config_values(run.config_path)
-    except PhmrunError:
-        return {"run": run.id}
-    kept = {key: value for key, value in values.items() if key not in ("seed", "hardware", "logging")}
-    return flat(kept)
+def _settings(run: Run) -> object:
+    """Return a run's identity without the seed; its id if it has none on record."""
+    identity = run.identity()
+    if identity is None:
+        return run.id
+    return {**identity, "values": {key: value for key, value in identity["values"].items() if key != "seed"}}

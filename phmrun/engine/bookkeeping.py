@@ -11,13 +11,12 @@ import torch
 
 from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
-from phmrun.engine.records import segment_of
 from phmrun.kernels import Choice
 from phmrun.kernels.switch import float32_precision
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.history import BEST, best_validation, is_share, shown
-from phmrun.ledger.segment import Segment, facts
+from phmrun.ledger.segment import Segment, facts, segment_of
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted

@@ -1,7 +1,7 @@
 """Code of an experiment: origin, release, and checksum of its syntax tree.
 
-Code of other packages and plug-in files is part of the run id. Code of phmrun is only recorded, because changes of its
-mathematics have versions (:mod:`phmrun.config.identity`). Docstrings and comments do not count.
+Code of other packages and plug-in files is part of the run id. Changes of phmrun's own mathematics have versions
+(:mod:`phmrun.config.identity`). Docstrings and comments do not count.
 """
 
 import ast
@@ -27,7 +27,7 @@ Code = dict[str, dict[str, str]]
 
 
 def code_of(config: Experiment) -> Code:
-    """Return the code of a config's registered objects and the task's metrics.
+    """Return the code of a config's objects, and of the task's metrics, that are not phmrun's own.
 
     Keys are "kind name", such as "metric bleu", in sorted order. Values have place, distribution, version and SHA-256.
     Names that no registry has are left out.
@@ -35,8 +35,8 @@ def code_of(config: Experiment) -> Code:
     Raises:
         PhmrunError: A source file cannot be read or parsed.
     """
-    objects = dict(sorted(_objects(config).items()))
-    return {name: _described(value, announcement) for name, (value, announcement) in objects.items()}
+    foreign = ((name, *found) for name, found in sorted(_objects(config).items()))
+    return {name: _described(value, announced) for name, value, announced in foreign if not _is_ours(announced)}
 
 
 def foreign_marks(config: Experiment) -> dict[str, str]:
@@ -45,11 +45,13 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
     Keys are "package DISTRIBUTION: KIND NAME". They are part of an experiment's identity. Plug-in files and objects of
     phmrun are not among them.
     """
-    return {
-        f"package {announcement.distribution}: {name}": _described(value, announcement)["sha256"]
-        for name, (value, announcement) in sorted(_objects(config).items())
-        if announcement is not None and announcement.distribution != OURS
-    }
+    described = {name: facts for name, facts in code_of(config).items() if facts["distribution"] != PLUGIN}
+    return {f"package {facts['distribution']}: {name}": facts["sha256"] for name, facts in described.items()}
+
+
+def _is_ours(announcement: Announcement | None) -> bool:
+    """True if phmrun announces an object."""
+    return announcement is not None and announcement.distribution == OURS
 
 
 def _objects(config: Experiment) -> dict[str, tuple[Any, Announcement | None]]:
@@ -95,26 +97,18 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
 
 
 def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:
-    """Return "place", "distribution", "version" and "sha256" of a registered object.
+    """Return "place", "distribution", "version" and "sha256" of an object that is not phmrun's.
 
-    Without an announcement it is a plug-in file's: distribution "plug-in", version "". The checksum is that of its
-    module. For an object of a third-party distribution, it is that of the whole package. For an object of phmrun that
-    another library defines, such as torch's optimizers, it is that of the library's name and version.
+    Without an announcement it is a plug-in file's: distribution "plug-in", version "", and the checksum of its module.
+    For an object of a distribution, the checksum is that of the whole package.
     """
     place = _place(value)
-    if announcement is not None and isinstance(value, Metric) and place.startswith("phmrun.metric:"):
-        place = announcement.point.value  # the metric has no function
-    module = place.partition(":")[0]
     if announcement is None:
-        return {"place": place, "distribution": PLUGIN, "version": "", "sha256": _checksum(module)}
-    if announcement.distribution != OURS:
-        package = announcement.point.value.partition(":")[0].partition(".")[0]
-        facts = {"distribution": announcement.distribution, "version": announcement.version}
-        return {"place": place, **facts, "sha256": _package_checksum(package)}
-    top = module.partition(".")[0]
-    # An object of another library, such as torch's optimizers, is identified by the library's version.
-    digest = _checksum(module) if top == OURS else hashlib.sha256(f"{top} {_version(top)}".encode()).hexdigest()
-    return {"place": place, "distribution": OURS, "version": announcement.version, "sha256": digest}
+        digest = _checksum(place.partition(":")[0])
+        return {"place": place, "distribution": PLUGIN, "version": "", "sha256": digest}
+    digest = _package_checksum(announcement.point.value.partition(":")[0].partition(".")[0])
+    facts = {"distribution": announcement.distribution, "version": announcement.version}
+    return {"place": place, **facts, "sha256": digest}
 
 
 def _place(value: Any) -> str:
@@ -195,12 +189,3 @@ def _tree(path: Path) -> str:
             ):
                 body[:1] = [] if len(body) > 1 else [ast.Pass()]
     return ast.unparse(tree)
-
-
-@cache
-def _version(top: str) -> str:
-    """Return the version of an imported package.
-
-    It is the package's ``__version__``; "" if there is none or the package is not imported. The result is cached.
-    """
-    return str(getattr(sys.modules.get(top), "__version__", ""))

@@ -23,13 +23,13 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
-from phmrun.engine.records import close_run, open_mirror
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
+from phmrun.ledger.mirrors import close_run
 from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.sameness import require_same, runs_beside
 from phmrun.ledger.segment import Segment
@@ -343,8 +343,7 @@ def _begin(
     values = semantic_values(config)
     online = wandb_mode(config.logging.wandb) == "online"
     with waiting("connecting to Weights & Biases") if online else nullcontext():
-        layer = config.layer
-        mirror = open_mirror(run, config, [layer.structure, *(f"{k}={value}" for k, value in layer.options.items())])
+        mirror = Mirror(run, config.logging.wandb, config=config.model_dump(mode="json"))
     mirror.summary(
         {
             "parameters": counts["total"],
@@ -388,7 +387,7 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     if samples:
         mirror.table("samples", samples["columns"], samples["rows"])
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
-    close_run(run, config, mirror)
+    close_run(run, mirror, config.logging.mirrors)
     return TrainResult(run.id, run.path, metrics, State.DONE)
 
 

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from phmrun.config import Experiment, HardwareConfig, with_absolute_paths
 from phmrun.documents import parsed
 from phmrun.engine.adaptation import EXTENDS, code_marks
-from phmrun.engine.agreement import Agreement, agreement
+from phmrun.engine.agreement import Agreement, Course, agreement, course_of, same
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
@@ -67,7 +66,7 @@ class Reproduction:
         weights: Tensors that differ.
         compared: Names of compared scores.
         scores: Scores that differ.
-        parted: First step at which a figure of both histories differs; ``None`` if none does.
+        course: Comparison of their histories.
         explanations: Recorded differences that may explain it; empty if weights and scores are equal.
     """
 
@@ -77,13 +76,13 @@ class Reproduction:
     weights: tuple[WeightDifference, ...]
     compared: tuple[str, ...]
     scores: tuple[ScoreDifference, ...]
-    parted: int | None
+    course: Course
     explanations: tuple[str, ...]
 
     @property
     def agreement(self) -> Agreement:
         """Verdict on the agreement of both runs."""
-        return agreement(self.run, self.again, identical=self.identical)
+        return agreement(self.run, self.again, self.course, identical=self.identical)
 
     @property
     def identical(self) -> bool:
@@ -159,9 +158,9 @@ def compare(run: Run, again: Run) -> Reproduction:
     names = [name for name in dict.fromkeys([*before, *after]) if name in after and not name.startswith(OTHER_FILE)]
     names = [name for name in names if not name.endswith("/sentences_per_second")]
     pairs = [ScoreDifference(name, score_value(before.get(name)), score_value(after.get(name))) for name in names]
-    scores = tuple(pair for pair in pairs if not _same(pair.before, pair.again))
+    scores = tuple(pair for pair in pairs if not same(pair.before, pair.again))
     explanations = tuple(_explanations(run, again)) if weights or scores else ()
-    return Reproduction(run, again, tensors, weights, tuple(names), scores, _parting(run, again), explanations)
+    return Reproduction(run, again, tensors, weights, tuple(names), scores, course_of(run, again), explanations)
 
 
 def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Experiment:
@@ -284,38 +283,6 @@ def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | Non
         return math.nan
     bits = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
     return None if torch.equal(*bits) else float((one.double() - other.double()).abs().max())
-
-
-def _same(one: float | None, other: float | None) -> bool:
-    """Return True if both are equal, None, or NaN."""
-    return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
-
-
-def _parting(run: Run, again: Run) -> int | None:
-    """Return the first step at which a figure of both histories differs.
-
-    None if none does. Steps and figures that only one has do not count. Steps must ascend.
-    """
-    others = _by_step(again)
-    end: tuple[float, dict[str, Any]] = (math.inf, {})
-    other_step, other = next(others, end)
-    for step, row in _by_step(run):
-        while other_step < step:
-            other_step, other = next(others, end)
-        if step == other_step and any(key in other and not _same(value, other[key]) for key, value in row.items()):
-            return step
-    return None
-
-
-def _by_step(run: Run) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield each optimizer step of a run's history with its figures, in file order.
-
-    Consecutive rows of one step are merged. Figures are the entries whose names contain a slash, except speeds
-    ("…_per_second").
-    """
-    for step, rows in itertools.groupby(run.history.rows(), key=itemgetter("step")):
-        figures = ((name, value) for row in rows for name, value in row.items() if "/" in name)
-        yield step, {name: value for name, value in figures if not name.endswith("_per_second")}
 
 
 def _explanations(run: Run, again: Run) -> Iterator[str]:

@@ -33,8 +33,7 @@ from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
 from phmrun.metrics import Score
-from phmrun.progress import note
-from phmrun.registry import OURS, TASKS
+from phmrun.registry import TASKS
 
 
 class Answer(NamedTuple):
@@ -271,53 +270,23 @@ def config_of(run: Run) -> Experiment:
         ) from error
 
 
-def require_unbroken(run: Run) -> None:
-    """Check the checksums of a run's files.
-
-    Weights, predictions and the history are checked when they are read.
-
-    Raises:
-        PhmrunError: (exit 3) A checksum differs or a file is missing; names the file.
-    """
-    run.manifest.check_all(without=("checkpoints", "predictions", HISTORY))
-
-
-def require_same_mathematics(run: Run, config: Experiment) -> None:
-    """Check that this release has the same mathematics as a run.
+def _require_same(run: Run, config: Experiment) -> None:
+    """Check that mathematics of phmrun, and code of packages and plug-ins, are those of the training.
 
     Networks, decoders and metrics have versions, which change with what they compute.
 
     Raises:
-        PhmrunError: (exit 3) A version differs; names it.
+        PhmrunError: (exit 3) A version or the code of a package or plug-in differs; names it.
     """
-    if changed := same_experiment(run, config).versions:
-        raise PhmrunError(
-            f"the run was trained with other mathematics than this release has: {'; '.join(changed)}",
-            where=str(run.path),
-            hint="Use the release that trained it, or train it anew; its scores stay readable.",
-            code=ExitCode.DATA,
-        )
-
-
-def require_same_code(run: Run, config: Experiment) -> None:
-    """Check that code of packages and plug-ins is that of the training.
-
-    Prints a note if code of phmrun itself has changed. A run without a manifest passes.
-
-    Raises:
-        PhmrunError: (exit 3) Code of a package or plug-in differs; names it.
-    """
-    record, now = run.manifest.read(), code_of(config)
-    before = record.code if record else {}
-    if changed := changed_code({name: facts for name, facts in before.items() if facts["distribution"] != OURS}, now):
-        raise PhmrunError(
-            f"the run was trained with other code: {'; '.join(changed)}",
-            where=str(run.path),
-            hint="Install the package, or give the plug-in, that it was trained with, or train it anew.",
-            code=ExitCode.DATA,
-        )
-    if changed := changed_code(before, now):
-        note(f"{run.id}: the code has changed since it was trained: {'; '.join(changed)}")
+    record = run.manifest.read()
+    code = changed_code(record.code if record else {}, code_of(config))
+    anew = "Install the package, or give the plug-in, that it was trained with, or train it anew."
+    release = "Use the release that trained it, or train it anew; its scores stay readable."
+    versions = same_experiment(run, config).versions
+    for what, changed, hint in (("mathematics than this release has", versions, release), ("code", code, anew)):
+        if changed:
+            what = f"the run was trained with other {what}: {'; '.join(changed)}"
+            raise PhmrunError(what, where=str(run.path), hint=hint, code=ExitCode.DATA)
 
 
 def open_run(run: Run) -> TrainedModel:
@@ -330,10 +299,9 @@ def open_run(run: Run) -> TrainedModel:
             code or mathematics has changed; or it names a layer that is not loaded. Or its task has no network that
             phmrun can load (exit 2).
     """
-    require_unbroken(run)
+    run.manifest.check_all(without=("checkpoints", "predictions", HISTORY))  # checked when they are read
     config = config_of(run)
-    require_same_mathematics(run, config)
-    require_same_code(run, config)
+    _require_same(run, config)
     if (run.path / WEIGHTS).is_file():
         again = f"`phmrun runs reproduce {run.reference}` trains it anew."
         raise PhmrunError(

@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import is_name, open_regular, write_text
@@ -170,13 +172,12 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 def process_lines(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a line for each process of a run.
 
-    It has number (from 1), steps, state, start and environment; for an entry without an environment, a note instead. A
-    second line lists the environment's changes since the previous process, if any.
+    It has number (from 1), steps, state, start and environment. A second line lists the environment's changes since
+    the previous process, if any.
     """
     for number, entry in enumerate(segments):
         steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
-        what = summary(entry) if "python" in entry else "by a release that kept no record of its environment"
-        yield f"{number + 1}: {steps}, {entry.get('state')}, {entry.get('started')}: {what}"
+        yield f"{number + 1}: {steps}, {entry.get('state')}, {entry.get('started')}: {summary(entry)}"
         if number and (changed := differences(segments[number - 1], entry)):
             yield f"   changed before it: {'; '.join(changed)}"
 
@@ -311,19 +312,16 @@ class DataRecord:
         return {"fingerprints": dict(self.fingerprints), "splits": splits}
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
+    def from_json(cls, content: Mapping[str, Any]) -> "DataRecord":
         """Return the record of a JSON object.
 
         Raises:
             ValueError: The object is not a record, or a split's name is not a valid file name.
         """
-        try:
-            splits = {}
-            for name, split in content["splits"].items():
-                if not is_name(name):  # it becomes a file name of predictions
-                    raise ValueError(f"{name!r:.80} is not a valid name of a split")
-                files = (Source(str(e["path"]), str(e["sha256"]), int(e["bytes"])) for e in split["files"])
-                splits[str(name)] = Split(tuple(files))
-            return cls(splits, {str(key): str(value) for key, value in content["fingerprints"].items()})
-        except (ArithmeticError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"this is not a record of a run's data: {error!r}") from error
+        record = _RECORD.validate_python(content)
+        if odd := [name for name in record.splits if not is_name(name)]:  # it becomes a file name of predictions
+            raise ValueError(f"{odd[0]!r:.80} is not a valid name of a split")
+        return record
+
+
+_RECORD = TypeAdapter(DataRecord)

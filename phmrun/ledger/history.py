@@ -196,17 +196,16 @@ class History:
             PhmrunError: (exit 3) A parsed line other than the last is not a row.
         """
         mark = json.dumps(containing, ensure_ascii=False)[:-1].encode() if containing else b""
-        doubtful = None
+        doubtful = 0
         with self._opened() as handle:
             for number, line in enumerate(handle or (), start=1):
                 if not line.endswith(b"\n"):  # torn when the process died
                     break
-                if doubtful is not None:
+                if doubtful:
                     raise self._damaged(doubtful)
-                if mark not in line and b"\\" not in line and _looks_whole(line):
+                if mark not in line and b"\\" not in line:
                     continue
-                row = _row_of(line)
-                if row is None:
+                if (row := _row_of(line)) is None:
                     doubtful = number  # an error unless it is the last
                 else:
                     yield line, row
@@ -219,11 +218,6 @@ class History:
         hint = "Remove the line, or start the run over with --restart."
         where = f"{self.path}:{number}"
         return PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
-
-
-def _looks_whole(line: bytes) -> bool:
-    """True if a line begins with ``{`` and ends with ``}`` and a line break."""
-    return line.startswith(b"{") and line.endswith(b"}\n")
 
 
 def _row_of(line: bytes) -> Row | None:

@@ -163,17 +163,12 @@ class Lock:
             )
         if self.lost:
             holder = _read(self.path)[0]
-            if holder is None:
-                raise PhmrunError(
-                    f"{self.purpose} was moved or removed while this process wrote into it: the lock is gone",
-                    where=str(self.path.parent),
-                    hint="Move the directory back, and give the same command again; it continues.",
-                )
-            by = f"process {holder.pid} on {holder.host}"
-            raise PhmrunError(
-                f"{self.purpose} was taken over by {by}: this process wrote no heartbeat in time, and stops",
-                hint="It writes nothing more; the other process continues from the last checkpoint.",
-            )
+            what = "moved or removed while this process wrote into it: the lock is gone"
+            hint = "Move the directory back, and give the same command again; it continues."
+            if holder is not None:
+                what = f"taken over by process {holder.pid} on {holder.host}: this process wrote no heartbeat in time"
+                hint = "It writes nothing more; the other process continues from the last checkpoint."
+            raise PhmrunError(f"{self.purpose} was {what}", where=str(self.path.parent), hint=hint)
 
     def remove(self) -> Holder | None:
         """Remove the lock of a dead process, whatever the file's date.

@@ -5,75 +5,73 @@ previous mirror of that name. Nothing is sent to a server.
 """
 
 import calendar
-import secrets
+import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from phmrun.errors import PhmrunError, unknown
+from phmrun.files import staging
+from phmrun.ledger.card import write_card
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
+from phmrun.ledger.wandb_mirror import Mirror
 
-Figures = Sequence[tuple[int, float, dict[str, float]]]
-"""Triples of step, Unix time in seconds, and figures by name."""
+LOG = logging.getLogger("phmrun.engine")
+TENSORBOARD = "tensorboard"
 
 
 def write_mirror(run: Run, name: str) -> Path:
     """Write a mirror of a run for another program.
 
-    It has history and scores. ``name`` is "tensorboard". It replaces the run's folder of that name; after an error of
-    writing, the previous mirror is kept.
+    It has history and scores, not the config. ``name`` is "tensorboard". It replaces the run's folder of that name;
+    after an error of writing, the previous mirror is kept.
 
     Returns:
-        Folder of the mirror.
+        Folder of the mirror, as ``tensorboard --logdir`` reads it.
 
     Raises:
         PhmrunError: (exit 2) The name is unknown, or the program's package cannot be imported. (exit 3) A symbolic link
             leads out of the run.
     """
-    if name not in MIRRORS:
-        raise unknown("mirror", name, MIRRORS, where="--to")
+    if name != TENSORBOARD:
+        raise unknown("mirror", name, [TENSORBOARD], where="--to")
     folder = run.own_folder(name)
-    fresh = run.path / f".{name}.{secrets.token_hex(4)}.tmp"
     try:
-        MIRRORS[name](fresh, list(_figures(run)))
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
     except ImportError as error:
         raise PhmrunError(
             f"the mirror {name} needs a package that is not installed, or cannot be imported: {error}",
             where="--to",
             hint=f"pip install 'phmrun[{name}]'",
         ) from error
-    else:
+    with staging(folder) as stage:
+        writer = EventFileWriter(str(stage / name))
+        for step, moment, named in _figures(run):
+            values = [Summary.Value(tag=key, simple_value=value) for key, value in named.items()]
+            writer.add_event(Event(wall_time=moment, step=step, summary=Summary(value=values)))
+        writer.close()
         shutil.rmtree(folder, ignore_errors=True)
-        fresh.rename(folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        (stage / name).rename(folder)
     return folder
 
 
-def _tensorboard(folder: Path, figures: Figures) -> None:
-    """Write event files for ``tensorboard --logdir`` into ``folder``.
+def close_run(run: Run, mirror: Mirror, names: Iterable[str]) -> None:
+    """Close the W&B mirror of a finished run; write its card, and each named mirror.
 
-    They have history and scores, not the config.
-
-    Raises:
-        ImportError: tensorboard cannot be imported.
+    A mirror that fails is only a warning.
     """
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-
-    writer = EventFileWriter(str(folder))
-    for step, moment, named in figures:
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in named.items()]
-        writer.add_event(Event(wall_time=moment, step=step, summary=Summary(value=values)))
-    writer.close()
-
-
-MIRRORS: dict[str, Callable[[Path, Figures], None]] = {"tensorboard": _tensorboard}
-"""Writers of mirrors by name of the package."""
+    mirror.finish()
+    write_card(run)
+    for name in names:
+        try:
+            LOG.info("mirrored in %s", write_mirror(run, name))
+        except PhmrunError as error:
+            LOG.warning("not mirrored: %s", error)
 
 
 def _figures(run: Run) -> Iterator[tuple[int, float, dict[str, float]]]:

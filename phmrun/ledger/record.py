@@ -15,7 +15,7 @@ from typing import Any
 
 from phmrun.documents import parse_yaml, parsed, plain, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, json_text, read_regular, read_text, staging, sync_directory, write_text
+from phmrun.files import data_dir, read_regular, read_text, staging, sync_directory, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.directory import (
     BENCH,
@@ -136,7 +136,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     Args:
         paths: Files of records.
         runs_dir: Directory of runs.
-        durable: Flush the directories to disk, and indent JSON for readers. Default: ``True``.
+        durable: Flush the directories to disk. Default: ``True``.
 
     Returns:
         One run per path, in order.
@@ -145,7 +145,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
         PhmrunError: (exit 3) A file is not a record or not named after its run, two records of a run have different
             scores, or a run's place has a symbolic link or weights without a status.
     """
-    records = [_read_record(path, indent=durable) for path in paths]
+    records = [_read_record(path) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
     named: dict[Path, tuple[Run, dict[str, str], Path]] = {}  # by directory: sweeps may share a run
     for path, run, (_, files) in zip(paths, runs, records, strict=True):
@@ -165,7 +165,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     return runs
 
 
-def _read_record(path: Path, *, indent: bool) -> tuple[str, dict[str, str]]:
+def _read_record(path: Path) -> tuple[str, dict[str, str]]:
     """Read a record.
 
     Return the run id, and the texts of the run's files by name, as :func:`_texts`. A record without a checksum is
@@ -194,18 +194,17 @@ def _read_record(path: Path, *, indent: bool) -> tuple[str, dict[str, str]]:
         what = "a result is named for its run: RUN_ID.json with the RUN_ID that it holds"
         raise PhmrunError(what, where=str(path), valid=["task-data-layer-seed-0123456789ab.json"], code=ExitCode.DATA)
     try:
-        return name, _texts(record, indent=indent)
+        return name, _texts(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
 
 
-def _texts(record: Mapping[str, Any], *, indent: bool) -> dict[str, str]:
+def _texts(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of a run's files by name.
 
-    They are rebuilt from a record, with a manifest of all of them. ``indent`` indents JSON; one line is written in a
-    tenth of the time.
+    They are rebuilt from a record, with a manifest of all of them.
     """
-    written = json_text if indent else partial(json.dumps, ensure_ascii=False)
+    written = partial(json.dumps, ensure_ascii=False)
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]

@@ -1,5 +1,6 @@
 """Run directory of an experiment: configuration, status, scores and other records."""
 
+import json
 import os
 import shlex
 import shutil
@@ -31,7 +32,7 @@ from phmrun.ledger.directory import (
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, Row
 from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder
-from phmrun.ledger.manifest import BrokenChain, Manifest, changed_code
+from phmrun.ledger.manifest import MANIFEST, BrokenChain, Manifest, changed_code
 from phmrun.ledger.recorded_config import about_config, config_values
 from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_value
 from phmrun.ledger.status import State, Status, as_found, reason_of
@@ -311,6 +312,16 @@ class Run:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
             raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
+
+    def identity(self) -> dict[str, Any] | None:
+        """Return the identity on record (:mod:`phmrun.config.identity`); ``None`` before the run has begun."""
+
+        def read() -> dict[str, Any] | None:
+            """Read the manifest."""
+            record = self.manifest.read()
+            return json.loads(record.identity) if record and record.identity else None
+
+        return self._content(MANIFEST, read, None)
 
     def fingerprints(self) -> dict[str, str]:
         """Return the checksums of data and plug-ins in the run id, by name.

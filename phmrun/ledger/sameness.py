@@ -45,15 +45,14 @@ def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str] |
         PhmrunError: (exit 3) A file of the run is damaged.
     """
     text = canonical_identity(config, run.fingerprints() if checksums is None else checksums)
-    record = run.manifest.read()
-    if record is None or record.identity is None:
+    before, now = run.identity(), json.loads(text)
+    if before is None:
         renamed = digits_of(text) != run.id.rpartition("-")[2]
         return Changes(("its name",) if renamed else (), (), ())
-    before, now = json.loads(record.identity), json.loads(text)
     settings = [key for key in ("task", "version") if before[key] != now[key]]
     return Changes(
         (*settings, *_different(before["values"], now["values"])),
-        tuple(changed_versions(record.identity, text)),
+        tuple(changed_versions(before, now)),
         _different(before["fingerprints"], now["fingerprints"]),
     )
 

@@ -5,12 +5,14 @@ import platform
 import resource
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger.environment import code, command, cpu, differences, now, packages, processor, usable_cores
 from phmrun.ledger.run import Run
+from phmrun.ledger.status import State
 
 WRITE_EVERY = 30.0
 """Minimum seconds between two writes of an entry during training."""
@@ -35,14 +37,11 @@ class Segment:
     def resumed(self, step: int) -> list[str]:
         """Write the step from which training continues.
 
-        Step 0 is a new training. If the earlier steps have no entry, they get one of state "unrecorded".
+        Step 0 is a new training.
 
         Returns:
             Differences between the previous environment and this one; empty at step 0.
         """
-        if step and not self.before:
-            first = {"started": self.run.status.started, "ended": None, "state": "unrecorded"}
-            self.before = [{**first, "first_step": 0, "last_step": step}]
         self.entry["first_step"] = self.entry["last_step"] = step
         self.write()
         return differences(self.before[-1], self.entry) if step and self.before else []
@@ -76,13 +75,33 @@ class Segment:
         self.run.write_environment([*self.before, self.entry])
 
 
-def physical_memory() -> int | None:
-    """Return the memory of this machine in bytes; None if the system does not tell."""
+@contextmanager
+def segment_of(run: Run, facts: Mapping[str, Any]) -> Iterator[Segment]:
+    """Record the block in ``environment.json``, and yield the entry.
+
+    It ends with the state of the run. If the block raises, it ends with "interrupted" (by Ctrl-C, exit or the run's
+    state) or "failed"; errors of writing are then ignored. A fork of the process writes nothing.
+
+    Args:
+        run: Run whose lock this process holds.
+        facts: Facts of the environment.
+    """
+    segment = Segment(run, facts)
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    # Windows has no os.sysconf (AttributeError); a system that has it may not know these names (ValueError).
-    except (AttributeError, OSError, ValueError):
-        return None
+        yield segment
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
+        if not run.forked:
+            with suppress(OSError, PhmrunError):  # a full disk may be the cause
+                segment.end("interrupted" if stopped else "failed")
+        raise
+    if not run.forked:
+        segment.end(run.status.state.value)
+
+
+def physical_memory() -> int:
+    """Return the memory of this machine in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def facts(run: Run) -> dict[str, Any]:

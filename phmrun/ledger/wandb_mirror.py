@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from phmrun.documents import parse_json, plain, restored
+from phmrun.documents import plain, restored
 from phmrun.errors import PhmrunError, unknown
-from phmrun.files import read_regular, write_json
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.lock import Lock
 from phmrun.ledger.recorded_config import config_values
@@ -32,8 +31,6 @@ INIT_SECONDS = 60.0
 SAMPLES = "samples"
 """Name of the table of sample outputs in W&B."""
 
-_LABELS = "labels.json"
-"""File with the options of a run's mirror, which a replay uses again."""
 _log = logging.getLogger(__name__)
 
 
@@ -64,12 +61,8 @@ class Mirror:
         run: Run to mirror.
         mode: ``offline`` (files under ``wandb/`` in the run), ``online``, or ``disabled`` (nothing is imported or
             written). Default: ``WANDB_MODE``, else ``disabled``.
-        project: W&B project.
-        entity: W&B user or team. Default: that of the login.
-        config: Configuration to show.
-        tags: Words to filter by.
-        group: Name that related runs share, such as a sweep's.
-        job_type: Name of the task.
+        config: Configuration to show. Its ``logging`` names project and entity; task and data are the group, the task
+            is the type of job, and structure and options of the layer are the tags.
         whole: The segment has the whole run, and replaces a run of that name on the server.
 
     Raises:
@@ -78,17 +71,7 @@ class Mirror:
     """
 
     def __init__(
-        self,
-        run: Run,
-        mode: str | None = None,
-        *,
-        project: str = "phmrun",
-        entity: str | None = None,
-        config: Mapping[str, Any] | None = None,
-        tags: Sequence[str] = (),
-        group: str | None = None,
-        job_type: str | None = None,
-        whole: bool = False,
+        self, run: Run, mode: str | None = None, *, config: Mapping[str, Any] | None = None, whole: bool = False
     ) -> None:
         self.mode = wandb_mode(mode)
         self._step: int | None = None
@@ -96,13 +79,9 @@ class Mirror:
         self._surroundings = ExitStack()
         if self.mode == "disabled":
             return
-        labels = {"project": project, "entity": entity, "group": group, "job_type": job_type, "tags": list(tags)}
-        resume = "allow" if self.mode == "online" and not whole else None
         with self._surroundings:
             self._surroundings.enter_context(_surroundings(run.wandb_dir, self.mode))
-            self._segment = _init(run, self.mode, config or {}, whole, {**labels, "resume": resume})
-            if not whole:
-                write_json(run.wandb_dir / _LABELS, {"mode": self.mode, **labels})
+            self._segment = _init(run, self.mode, config or {}, whole)
             self._surroundings = self._surroundings.pop_all()
 
     @property
@@ -181,7 +160,22 @@ class Mirror:
             _log.warning("the W&B mirror stopped, training goes on: %s: %s", type(error).__name__, error)
 
 
-def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options: Mapping[str, Any]) -> Any:
+def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return W&B's labels of a configuration: project, entity, group, type of job and tags."""
+    logging, layer, data = (config.get(key) for key in ("logging", "layer", "data"))
+    logging = logging if isinstance(logging, Mapping) else {}
+    layer = layer if isinstance(layer, Mapping) else {}
+    task, name = config.get("task"), data.get("name") if isinstance(data, Mapping) else None
+    return {
+        "project": logging.get("project") or "phmrun",
+        "entity": logging.get("entity"),
+        "group": f"{task}-{name}" if task and name else None,
+        "job_type": task,
+        "tags": [str(v) if key == "structure" else f"{key}={v}" for key, v in layer.items()],
+    }
+
+
+def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool) -> Any:
     """Start a W&B run under the run id, with its own step axis.
 
     Args:
@@ -189,7 +183,6 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
         mode: ``offline`` or ``online``.
         config: Configuration to show.
         whole: The segment has the whole run; its directory is named so.
-        options: Further arguments of ``wandb.init``; empty ones are left out.
 
     Raises:
         PhmrunError: (exit 2) W&B raised an error; its service is then stopped.
@@ -208,8 +201,10 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool, options:
         # W&B names directories by the second, and a run may be continued within a second.
         x_sync_dir_suffix="whole" if whole else f"part-{len(list(run.wandb_dir.glob('*-part-*'))) + 1}",
     )
-    labels: dict[str, Any] = {key: value for key, value in options.items() if value}
+    labels: dict[str, Any] = {key: value for key, value in _labels(config).items() if value}
     labels |= {"id": run.id, "name": run.id, "dir": run.path, "config": restored(plain(config))}
+    if mode == "online" and not whole:
+        labels["resume"] = "allow"
     try:
         segment = wandb.init(mode=mode, reinit="create_new", settings=settings, **labels)
         # A continued run repeats steps, which W&B's own step axis does not allow.
@@ -286,18 +281,16 @@ class Synced:
     url: str | None
 
 
-def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: str | None = None) -> Synced:
+def sync(run: Run, mode: str = "online") -> Synced:
     """Replay a run as one W&B run.
 
-    It has config (empty without a file), history, scores, parameter counts and samples. The W&B run has the run's id,
-    so a second replay replaces the first. Segments of training are kept. A lock prevents two concurrent replays if the
-    run directory is writable.
+    It has config (empty without a file), history, scores, parameter counts ("parameters/…") and samples. The W&B run
+    has the run's id, so a second replay replaces the first. Segments of training are kept. A lock prevents two
+    concurrent replays if the run directory is writable. A failed run ends with exit code 1, others with 0.
 
     Args:
         run: Run to replay; it may be training, unless it is mirrored online at the moment.
         mode: ``online``, or ``offline``: one complete W&B run directory, for `wandb sync` on another machine.
-        project: W&B project. Default: that of the training.
-        entity: W&B user or team. Default: that of the training.
 
     Raises:
         PhmrunError: (exit 2) W&B is disabled or cannot be used, or the run is being mirrored online.
@@ -305,78 +298,28 @@ def sync(run: Run, mode: str = "online", *, project: str | None = None, entity: 
     mode = wandb_mode(mode)
     if mode == "disabled":
         raise PhmrunError("nothing can be synced while W&B is disabled", hint="Use --online or --offline.")
-    status = run.status
-    labels = _labels_of(run)
-    if labels.pop("mode", None) == "online" and mode == "online" and status.state is State.RUNNING:
+    status, config = run.status, config_values(run.config_path) if run.config_path.exists() else {}
+    section = config.get("logging")
+    trained = section.get("wandb") if isinstance(section, Mapping) else None
+    if mode == "online" and wandb_mode(trained) == "online" and status.state is State.RUNNING:
         what = f"the run {run.id} is being mirrored online while it trains"
         raise PhmrunError(what, hint="Sync it when it has ended.")
-    labels |= {key: value for key, value in (("project", project), ("entity", entity)) if value}
+    run.own_folder(run.wandb_dir.name)  # raises if a link leads out of the run
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
-    config = config_values(run.config_path) if run.config_path.exists() else {}
     # Two concurrent replays would leave two W&B runs.
-    with (
-        Lock(run.path / ".sync.lock", f"the mirror of the run {run.id}")
-        if os.access(run.path, os.W_OK)
-        else nullcontext()
-    ):
-        return _replay(run, mode, config, labels, rows, scores, samples)
-
-
-def _labels_of(run: Run) -> dict[str, Any]:
-    """Return the labels of the mirror of training, for a replay.
-
-    Keys: "mode", "project", "entity", "group", "job_type" and "tags". If the file is missing or damaged, the result has
-    those of the run's config and status.
-
-    Raises:
-        PhmrunError: (exit 3) A symbolic link leads out of the run.
-    """
-    try:
-        stored = parse_json(read_regular(run.own_folder(run.wandb_dir.name) / _LABELS))
-        labels = {key: stored[key] for key in ("mode", "project", "entity", "group", "job_type")}
-        if all(isinstance(label, str | None) for label in labels.values()):
-            return {**labels, "tags": [str(tag) for tag in stored["tags"]]}
-    except (OSError, ValueError, LookupError, TypeError):
-        pass
-    about = run.status.about
-    logging_section = config_values(run.config_path).get("logging") if run.config_path.exists() else None
-    named = logging_section if isinstance(logging_section, dict) else {}
-    return {
-        "project": str(named.get("project") or "phmrun"),
-        "entity": named.get("entity"),
-        "group": f"{about.get('task')}-{about.get('data')}",
-        "job_type": about.get("task"),
-        "tags": str(about.get("layer", "")).split(),
-    }
-
-
-def _replay(
-    run: Run,
-    mode: Mode,
-    config: Mapping[str, Any],
-    labels: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
-    scores: Mapping[str, Any],
-    samples: Mapping[str, Any],
-) -> Synced:
-    """Write a run as one W&B run, and return its place.
-
-    Parameter counts are named "parameters/…". A failed run ends with exit code 1, others with 0.
-
-    Raises:
-        PhmrunError: (exit 2) W&B cannot be used, or gave no directory.
-    """
-    mirror = Mirror(run, mode, config=config, whole=True, **labels)
-    # Read before logging: a failed or finished mirror has neither.
-    directory, url = mirror.directory, mirror.url
-    if directory is None:
-        raise PhmrunError("W&B gave no directory", hint="Try --offline.")
-    for row in rows:
-        mirror.log(row)
-    if samples:
-        mirror.table(SAMPLES, samples["columns"], samples["rows"])
-    mirror.summary({"state": run.status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
-    mirror.finish(exit_code=1 if run.status.state is State.FAILED else 0)
+    lock = Lock(run.path / ".sync.lock", f"the mirror of the run {run.id}")
+    with lock if os.access(run.path, os.W_OK) else nullcontext():
+        mirror = Mirror(run, mode, config=config, whole=True)
+        # Read before logging: a failed or finished mirror has neither.
+        directory, url = mirror.directory, mirror.url
+        if directory is None:
+            raise PhmrunError("W&B gave no directory", hint="Try --offline.")
+        for row in rows:
+            mirror.log(row)
+        if samples:
+            mirror.table(SAMPLES, samples["columns"], samples["rows"])
+        mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
+        mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
     return Synced(run.id, mode, len(rows), directory, url)
 
 

@@ -112,7 +112,7 @@ def _prepared_data(run: Run, record: Record | None) -> Outcome:
     return INTACT, f"{folder}, as trained on"
 
 
-def _config(run: Run, record: Record | None) -> Outcome:
+def _config(run: Run, _: Record | None) -> Outcome:
     """Compare config, run id and checksums of the data with the identity on record.
 
     Versions of the mathematics may differ. The link is absent without an identity, or if this release cannot load the
@@ -123,7 +123,7 @@ def _config(run: Run, record: Record | None) -> Outcome:
     """
     run.manifest.check_identity()
     run.manifest.check(run.config_path)
-    if record is None or record.identity is None:
+    if (identity := run.identity()) is None:
         return ABSENT, "no identity on record"
     try:
         config = load_run_config(run.config_path, options_of=options_of)
@@ -132,7 +132,8 @@ def _config(run: Run, record: Record | None) -> Outcome:
     changes = same_experiment(run, config)
     if changes.settings or changes.checksums:
         return BROKEN, f"config and data differ from the id in {', '.join(changes.checksums + changes.settings)}"
-    return INTACT, f"-{run.id.rpartition('-')[2]} is the checksum of the settings and the data"
+    settings = counted(len(identity["values"]), "setting")
+    return INTACT, f"-{run.id.rpartition('-')[2]} is the checksum of {settings} and the data"
 
 
 def _weights(run: Run, record: Record | None) -> Outcome:

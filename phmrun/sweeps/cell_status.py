@@ -216,12 +216,12 @@ def _paced(status: CellStatus) -> float | None:
     return status.run.status.seconds / share if share and status.run and status.run.status else None
 
 
-def _recorded_seconds(run: RecordedRun) -> float:
+def _recorded_seconds(run: Run) -> float:
     """Return the seconds of a run's processes on record, from whole seconds; 0 if they are not on record."""
     try:
         return sum(
             (datetime.fromisoformat(entry["ended"]) - datetime.fromisoformat(entry["started"])).total_seconds()
-            for entry in run.environment
+            for entry in run.environment()
         )
     except (KeyError, TypeError, ValueError):
         return 0.0

@@ -10,15 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from phmrun.config import Experiment
+from phmrun.config import Experiment, semantic_values
 from phmrun.engine.adaptation import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule, build_data
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
 from phmrun.registry import plugin_marks
-from phmrun.results.entries import DATA, entry_of_run, settings_of
 from phmrun.sweeps.cell import Inspect, Inspected
 
 TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging", "provenance"}
@@ -119,34 +117,27 @@ def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
 
 
 def recorded_data(runs_dir: Path) -> Recorded:
-    """Return a lookup of recorded checksums in a directory of runs.
+    """Return a lookup of checksums of data in the identities of a directory's runs, which are read at the first call.
 
-    The runs are read at the first call. The lookup returns ``None`` if no run has the data settings, and raises a
-    `PhmrunError` (exit 2) if runs with the same data settings have different checksums.
+    The lookup returns ``None`` if no run has the data settings, and raises a `PhmrunError` (exit 2) if runs with the
+    same data settings have different checksums. Checksums of plug-ins and packages are left out.
     """
 
     @cache
     def by_settings() -> dict[str, dict[str, str]]:
-        """Return run ids by data settings, then by checksums, both as JSON.
-
-        Of runs with the same of both, the last by name counts. Runs without checksums are left out.
-        """
+        """Return run ids by data settings, then by checksums, both as JSON; of several, the last by name."""
         runs: dict[str, dict[str, str]] = {}
         for run in list_runs(runs_dir):
-            settings, marks = _learnt_from(run)
-            if marks:
-                runs.setdefault(settings, {})[marks] = run.id
+            if identity := run.identity():
+                sums = {k: v for k, v in identity["fingerprints"].items() if not k.startswith(("plugin ", "package "))}
+                if sums:
+                    of_data = runs.setdefault(_key(identity["task"], identity["values"]), {})
+                    of_data[json.dumps(sums, sort_keys=True)] = run.id
         return runs
 
     def look(config: Experiment) -> Mapping[str, str] | None:
-        """Return the checksums that runs with these data settings recorded.
-
-        The result is ``None`` without such runs.
-
-        Raises:
-            PhmrunError: (exit 2) Such runs have different checksums.
-        """
-        runs = by_settings().get(_key(settings_of(config)), {})
+        """Return the checksums that runs with these data settings recorded, as the lookup."""
+        runs = by_settings().get(_key(config.task, semantic_values(config, former_names=True)), {})
         if len(runs) > 1:
             raise PhmrunError(
                 f"runs with these data settings were trained on different files: {', '.join(runs.values())}",
@@ -158,25 +149,6 @@ def recorded_data(runs_dir: Path) -> Recorded:
     return look
 
 
-def _learnt_from(run: Run) -> tuple[str, str]:
-    """Return the data settings and checksums of a run, as JSON texts.
-
-    Checksums of plug-ins and packages are left out; the second text is empty if there are no others. Cached, unless a
-    run has no checksums, since it may have only just started.
-    """
-    if run.path not in _READ:
-        entry = entry_of_run(run)  # the options of layers do not matter to the data
-        marks = {name: mark for name, mark in entry.marks.items() if not name.startswith(("plugin ", "package "))}
-        if not marks:
-            return "", ""
-        _READ[run.path] = _key(entry.settings), json.dumps(marks, sort_keys=True)
-    return _READ[run.path]
-
-
-_READ: dict[Path, tuple[str, str]] = {}
-
-
-def _key(settings: Mapping[str, object]) -> str:
+def _key(task: str, values: Mapping[str, object]) -> str:
     """Return the task and the data settings as JSON, with sorted keys."""
-    chosen = {key: value for key, value in settings.items() if key == "task" or key.partition(".")[0] == DATA}
-    return json.dumps(chosen, sort_keys=True, default=str)
+    return json.dumps([task, {key: values[key] for key in values if key.startswith("data.")}], sort_keys=True)

@@ -12,14 +12,14 @@ from typing import Any
 from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
-from phmrun.engine.records import close_run, open_mirror, segment_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
+from phmrun.ledger.mirrors import close_run
 from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
-from phmrun.ledger.segment import Segment, facts
+from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.scores import Scores, fault, natural
@@ -167,7 +167,7 @@ class Recording:
         self.scores.write(self.run, self.config.training.monitor)
         self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
         self.mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
-        close_run(self.run, self.config, self.mirror)
+        close_run(self.run, self.mirror, self.config.logging.mirrors)
 
     def _require_open(self) -> None:
         """Check that the block has not ended, and that this process has begun it.
@@ -259,7 +259,7 @@ def recording(
                 for path in plugins:
                     write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
                 run.fix(None)
-                record.mirror = open_mirror(run, config, [config.layer.structure])
+                record.mirror = Mirror(run, config.logging.wandb, config=config.model_dump(mode="json"))
                 LOG.info("run %s · %s", run.id, run.path)
                 with _interruptible(record):
                     yield record

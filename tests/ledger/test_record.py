@@ -45,8 +45,8 @@ def test_a_run_comes_back(run, tmp_path):
     assert after.to_json() | {"run_dir": ""} == before.to_json() | {"run_dir": "", "host": None, "pid": None} | {
         "metrics": after.metrics()
     }
-    assert math.isnan(after.metrics["train/loss"]["value"])
-    assert after.metrics["test/accuracy"] == before.metrics["test/accuracy"]
+    assert math.isnan(after.metrics()["train/loss"]["value"])
+    assert after.metrics()["test/accuracy"] == before.metrics()["test/accuracy"]
     assert again.parameters() == {"total": 12, "fingerprints": {"train": "0" * 64}}
     assert again.data().splits["dev"].files == (Source("train.txt", "1" * 64, 10),)
     assert [item["packages"] for item in again.environment()] == [{"torch": "2"}]

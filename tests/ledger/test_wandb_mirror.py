@@ -19,6 +19,8 @@ from phmrun.ledger.wandb_mirror import Mirror, sync
 pytest.importorskip("wandb")
 
 CONFIG = "task: nmt\nseed: 3\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\nhardware: {devices: auto}\n"
+CONFIG += "logging: {project: p}\n"
+LABELS = {"task": "nmt", "data": {"name": "multi30k"}, "logging": {"project": "p"}}
 ID = "nmt-multi30k-phm-3-0123456789ab"
 BLOCK = 32768
 
@@ -114,10 +116,7 @@ def test_offline_holds_config_rows_table_and_summary(
     run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    mirror = Mirror(
-        run, "offline", project="p", config={"layer": {"n": 4}, "rate": math.inf}, tags=["phm", "n=4"],
-        group="a sweep", job_type="nmt",
-    )  # fmt: skip
+    mirror = Mirror(run, "offline", config={**LABELS, "layer": {"structure": "phm", "n": 4}, "rate": math.inf})
     mirror.log({"step": 10, "time": 1.5, "train/loss": 3.25})
     mirror.log({"step": 20, "time": 2.5, "train/loss": math.nan, "val/bleu": None})
     mirror.table("samples", ("source", "translation"), [("a dog", "ein Hund")])
@@ -127,9 +126,9 @@ def test_offline_holds_config_rows_table_and_summary(
     assert directory is not None
     assert directory.parent == run.wandb_dir
     actual = contents(directory)
-    assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "a sweep")
+    assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "nmt-multi30k")
     assert (actual["run"].job_type, sorted(actual["run"].tags)) == ("nmt", ["n=4", "phm"])
-    assert actual["config"]["layer"] == {"n": 4}
+    assert actual["config"]["layer"] == {"structure": "phm", "n": 4}
     assert actual["metrics"]["*"] == "trainer/global_step"
     assert column(actual, "trainer/global_step") == [10, 20, 20]
     assert column(actual, "trainer/seconds") == [1.5, 2.5]
@@ -184,7 +183,7 @@ def resumed(run: Run) -> Run:
         for steps in ((10, 20, 30), (30, 40)):
             cut = run.history.cut(20)
             assert cut in (0, 1)
-            mirror = Mirror(run, "offline", project="p", group="g", tags=["phm"], job_type="nmt", config={"seed": 3})
+            mirror = Mirror(run, "offline", config={**LABELS, "seed": 3})
             for step in steps:
                 row = {"step": step, "time": step / 10, "train/loss": 1 / step}
                 run.history.append(row)
@@ -202,7 +201,7 @@ def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
     synced = sync(resumed, "offline")
     assert (synced.run_id, synced.rows, synced.url) == (ID, 4, None)
     actual = contents(synced.directory)
-    assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "g")
+    assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "nmt-multi30k")
     assert actual["config"]["layer"] == {"structure": "phm", "n": 4}
     assert column(actual, "train/loss") == [1 / step for step in (10, 20, 30, 40)]
     assert column(actual, "trainer/global_step") == [10, 20, 30, 40, 40]
@@ -214,7 +213,7 @@ def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
 
 
 def test_sync_without_a_mirror_has_the_labels_of_the_config(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "runs", ID, f"{CONFIG}logging: {{project: p, entity: null}}\n")
+    run = Run.create(tmp_path / "runs", ID, CONFIG)
     actual = contents(sync(run, "offline").directory)
     assert (actual["run"].project, actual["run"].run_group, actual["run"].job_type) == ("p", "nmt-multi30k", "nmt")
     assert sorted(actual["run"].tags) == ["n=4", "phm"]

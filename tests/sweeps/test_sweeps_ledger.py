@@ -6,6 +6,7 @@ import pytest
 
 from phmrun.cli.app import main
 from phmrun.config import to_yaml
+from phmrun.config.identity import canonical_identity
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
@@ -24,6 +25,7 @@ def done(runs_dir, cell, marks):
     run.write_parameters({"total": cell.parameters})
     run.write_data(DataRecord({}, dict(marks)))
     run.update_metrics("test/bleu", {"value": 20.0 + cell.config.seed, "signature": "x"})
+    run.begin(canonical_identity(cell.config, marks))
     run.set_state(State.DONE)
 
 
