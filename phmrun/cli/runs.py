@@ -241,8 +241,7 @@ def reproduce(
     code 4).
 
     Args:
-        data_dir: Folder with the run's own data files, found by checksum (default: their recorded paths); may be
-            repeated.
+        data_dir: Folder with the run's own data files, by their names (default: their recorded paths); may be repeated.
     """
     plugins = load_plugins(plugin)
     from phmrun.ledger import Run

@@ -124,7 +124,7 @@ def layer_versions(section: Section) -> dict[str, int]:
     versions: dict[str, int] = {}
     if isinstance(section, LayerConfig):
         versions |= {entry: version for entry, version in LAYER_VERSIONS.items() if _is_layer(section, entry)}
-    for _, value in _subsections(section):
+    for _, value in subsections(section):
         versions |= layer_versions(value)
     return versions
 
@@ -147,7 +147,7 @@ def changed_mathematics(section: Section, prefix: str = "") -> dict[str, int]:
         for entry, version in type(section).all_versions().items()
         if version > 1 and _is_in_use(section, entry)
     }
-    for name, value in _subsections(section):
+    for name, value in subsections(section):
         versions |= changed_mathematics(value, f"{prefix}{name}.")
     return versions
 
@@ -174,7 +174,7 @@ def _is_in_use(section: Section, entry: str) -> bool:
     return wanted in map(str, value) if isinstance(value, tuple) else str(value) == wanted
 
 
-def _subsections(section: Section) -> Iterator[tuple[str, Section]]:
+def subsections(section: Section) -> Iterator[tuple[str, Section]]:
     """Yield name and value of each section in a section, and of each in one of its tuples, such as ``maps``."""
     for name in type(section).model_fields:
         value = getattr(section, name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, Section
+from phmrun.config.identity import subsections
 from phmrun.config.names import Registered
 from phmrun.errors import PhmrunError
 from phmrun.metric import Deferred, Metric
@@ -86,14 +87,10 @@ def _names(section: Section) -> Iterator[tuple[Registry, str]]:
             yield EMBEDDINGS if name in EMBEDDINGS and name not in STRUCTURES else STRUCTURES, name
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if isinstance(value, Section):
-            yield from _names(value)
-        elif isinstance(value, tuple):
-            for item in value:
-                yield from _names(item) if isinstance(item, Section) else ()
-        for mark in field.metadata:
-            if isinstance(mark, Registered) and isinstance(value, str):
-                yield mark.registry, value
+        if isinstance(value, str):
+            yield from ((mark.registry, value) for mark in field.metadata if isinstance(mark, Registered))
+    for _, part in subsections(section):
+        yield from _names(part)
 
 
 def _described(value: Any, announcement: Announcement | None) -> dict[str, str]:

@@ -17,16 +17,16 @@ from phmrun.engine.agreement import Agreement, Course, agreement, course_of, sam
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
 from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
-from phmrun.engine.relocation import with_files_below
 from phmrun.engine.trained_model import config_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run, State
-from phmrun.ledger.environment import DataRecord, differences
+from phmrun.ledger.environment import differences
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
 from phmrun.ledger.scores import OTHER_FILE, score_value
 from phmrun.registry import TASKS, plugin_marks
+from phmrun.section import is_hashed
 from phmrun.task import Runner, Task
 
 
@@ -107,7 +107,7 @@ def reproduce(
         directory: Directory of the repeated run, which has the same id. An interrupted run there is continued, a done
             one is trained from the start.
         plugins: SHA-256 of the user's plug-in files, by file.
-        data_dirs: Folders with the run's own data files, found by checksum. Default: the paths in its config.
+        data_dirs: Folders with the run's own data files under their names. Default: the paths in its config.
 
     Raises:
         PhmrunError: The run is not done or ``directory`` is its own (exit 2). A file of the run is damaged, or data or
@@ -124,9 +124,7 @@ def reproduce(
         raise PhmrunError(what, where=str(directory), hint="Name another folder.")
     run.manifest.check_all(without=("checkpoints",))  # before the training, which can take days
     config = _as_before(config_of(run), run.environment())
-    config = (
-        with_files_below(config, run.data() or DataRecord(), data_dirs) if data_dirs else with_absolute_paths(config)
-    )
+    config = with_absolute_paths(_with_files_in(config, data_dirs))
     parent = _require_same(run, config, plugins or {})
     there = Run(directory / run.id)
     # Without a restart, a run that is done there would not be trained again.
@@ -184,6 +182,32 @@ def _as_before(config: Experiment, segments: Sequence[Mapping[str, Any]]) -> Exp
     )
 
 
+def _with_files_in(config: Experiment, folders: Sequence[Path]) -> Experiment:
+    """Return a copy of a config whose own data files are in the first of the folders that has files of their names.
+
+    A config of a catalogued dataset, or without folders, is returned unchanged. Checksums are not compared.
+    """
+
+    def place(name: str) -> Path:
+        """Return the folder with files whose names begin so, else the first one."""
+        return next((folder for folder in folders if any(folder.glob(f"{name}*"))), folders[0])
+
+    data = config.data
+    changes: dict[str, Any] = {}
+    for name in type(data).model_fields if data.name == "files" and folders else ():
+        value = getattr(data, name)
+        if is_hashed(type(data), name):
+            continue
+        if isinstance(value, str) and name == "prefix":
+            last = "" if value.endswith("/") else Path(value).name
+            changes[name] = f"{place(last)}/{last}"
+        elif isinstance(value, Path):
+            changes[name] = place(value.name) / value.name
+        elif isinstance(value, tuple) and all(isinstance(item, Path) for item in value):
+            changes[name] = tuple(place(item.name) / item.name for item in value)
+    return config.model_copy(update={"data": data.model_copy(update=changes)}) if changes else config
+
+
 def _runner_of(config: Experiment) -> Runner | None:
     """Return the runner of a config's task; None if phmrun trains its network."""
     task: Task = TASKS.get(config.task)
@@ -203,14 +227,12 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
         PhmrunError: (exit 3) Data are missing, or the run id would be another one; names what has changed, if known.
             (exit 2) The run that it extends is not in the same folder.
     """
-    record = run.data()
-    kept = dict(record.fingerprints) if record else {}
-    runner = _runner_of(config)
+    kept, runner = run.fingerprints(), _runner_of(config)
     try:
         data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **code_marks(config)}
     except PhmrunError as error:
         if error.code is ExitCode.DATA and config.data.name == "files":
-            error.hint = "--data-dir DIR finds the run's files below a folder, by their checksums."
+            error.hint = "--data-dir DIR finds the run's files in a folder, by their names."
         raise
     marks = {**data, **plugin_marks(plugins)}
     extends = EXTENDS in kept and kept[EXTENDS] != (config.adapts and config.adapts.name)
@@ -223,7 +245,7 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     raise PhmrunError(
         f"this is no longer the same experiment: changed are {', '.join(changed)}",
         where=str(run.path),
-        hint="Data (searched by checksum below --data-dir DIR) and plug-ins (--plugin FILE) must be those that the run "
+        hint="Data (of the same names in --data-dir DIR) and plug-ins (--plugin FILE) must be those that the run "
         "was trained with; other defaults or a new version of a computation take the release that trained it.",
         code=ExitCode.DATA,
     )

@@ -4,10 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from phmrun.documents import flat
 from phmrun.errors import unknown
 from phmrun.ledger.history import shown
-from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
 
@@ -47,7 +45,7 @@ def configurations(runs: Sequence[Run]) -> list[SettingDifference]:
     Raises:
         PhmrunError: (exit 3) A configuration cannot be read.
     """
-    configs = [flat(config_values(run.config_path)) for run in runs]
+    configs = [run.settings for run in runs]
     keys = dict.fromkeys(key for values in configs for key in values)
     rows = [SettingDifference(key, tuple(values.get(key) for values in configs)) for key in keys]
     return [row for row in rows if any(value != row.values[0] for value in row.values)]
