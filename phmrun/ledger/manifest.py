@@ -223,8 +223,8 @@ class Manifest:
         self.check_identity()
         if record := self.read():
             for name in record.files:
-                if name.partition("/")[0] not in without and not self._accepts(record, self.folder / name, None):
-                    self.check(self.folder / name)
+                if name.partition("/")[0] not in without:
+                    self.check(self.folder / name, record=record)
 
     def names(self) -> list[str]:
         """Return the paths of all present files that a manifest covers.

@@ -6,20 +6,19 @@ previous mirror of that name. Nothing is sent to a server.
 
 import calendar
 import logging
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.files import staging
+from phmrun.files import replacing_directory
 from phmrun.ledger.card import write_card
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
 from phmrun.ledger.wandb_mirror import Mirror
 
-LOG = logging.getLogger("phmrun.engine")
+LOG = logging.getLogger("phmrun.ledger")
 TENSORBOARD = "tensorboard"
 
 
@@ -49,14 +48,12 @@ def write_mirror(run: Run, name: str) -> Path:
             where="--to",
             hint=f"pip install 'phmrun[{name}]'",
         ) from error
-    with staging(folder) as stage:
-        writer = EventFileWriter(str(stage / name))
+    with replacing_directory(folder) as fresh:
+        writer = EventFileWriter(str(fresh))
         for step, moment, named in _figures(run):
             values = [Summary.Value(tag=key, simple_value=value) for key, value in named.items()]
             writer.add_event(Event(wall_time=moment, step=step, summary=Summary(value=values)))
         writer.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        (stage / name).rename(folder)
     return folder
 
 

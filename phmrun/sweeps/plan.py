@@ -228,45 +228,31 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
     ``layer: [dense, phm]`` times ``layer.n: [2, 4]`` is dense, phm n=2, phm n=4. Combinations that become equal by
     this are yielded once.
     """
-    file = sweep.file
-    if file.grid or not file.include:
-        foreign = {(key, str(value)): names for key, value, names in _foreign_options(file.grid, options_of)}
-        seen: list[dict[str, Any]] = []
-        for combination in product(*file.grid.values()):
-            values = dict(zip(file.grid, combination, strict=True))
-            without = {name for key, value in values.items() for name in foreign.get((key, str(value)), ())}
-            if without:
-                values = {key: value for key, value in values.items() if key not in without}
-                if values in seen:
-                    continue
-                seen.append(values)
-            yield values
-    yield from file.include
+    grid = sweep.file.grid
 
+    def options(key: str, value: Any) -> set[str]:
+        """Return the grid's keys of a layer's options; all of them for an unknown layer, which its cell reports."""
+        structure = value.get("structure") if isinstance(value, Mapping) else value
+        try:
+            names = options_of(str(structure), table=key == "embedding").model_fields
+        except PhmrunError:
+            return {*grid}
+        return {f"{key}.{name}" for name in names} & grid.keys()
 
-def _foreign_options(
-    grid: Mapping[str, Sequence[Any]], options_of: OptionsOf
-) -> Iterator[tuple[str, Any, Sequence[str]]]:
-    """Yield each layer key, each of its values, and the foreign options.
-
-    Layer keys are ``layer``, ``embedding`` and ``output``. Foreign are the grid's keys of options that only other
-    layers of the grid have, sorted; the list may be empty. A layer key without options in the grid is skipped, as are
-    unknown layers.
-    """
-    for key in LAYERS & grid.keys():
-        if not any(name.startswith(f"{key}.") for name in grid):
-            continue
-        of_layer: list[tuple[Any, set[str]]] = []
-        for value in grid[key]:
-            structure = value.get("structure") if isinstance(value, Mapping) else value
-            try:
-                options = options_of(str(structure), table=key == "embedding")
-            except PhmrunError:
-                continue  # no such layer; its cell reports it
-            of_layer.append((value, {f"{key}.{option}" for option in options.model_fields}))
-        somewhere = set[str]().union(*(names for _, names in of_layer)) & grid.keys()
-        for value, names in of_layer:
-            yield key, value, sorted(somewhere - names)
+    layers = [key for key in LAYERS & grid.keys() if any(name.startswith(f"{key}.") for name in grid)]
+    known = {key: [options(key, value) for value in grid[key]] for key in layers}
+    somewhere = {key: set[str]().union(*(names for names in known[key] if names != {*grid})) for key in layers}
+    seen: list[dict[str, Any]] = []
+    for combination in product(*grid.values()) if grid or not sweep.file.include else ():
+        values = dict(zip(grid, combination, strict=True))
+        foreign = {name for key in layers for name in somewhere[key] - options(key, values[key])}
+        if foreign:
+            values = {key: value for key, value in values.items() if key not in foreign}
+            if values in seen:
+                continue
+            seen.append(values)
+        yield values
+    yield from sweep.file.include
 
 
 def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_of: OptionsOf) -> Iterator[Cell]:
