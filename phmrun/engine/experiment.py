@@ -178,8 +178,7 @@ def train(
             clear(run, text)
         if is_leader():
             remove_unfinished(run.path)
-            if changed := run.begin(identity, code_of(config)):
-                LOG.warning("the code has changed since this run began: %s", "; ".join(changed))
+            run.begin(identity, code_of(config))
             keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it anew", run.id)

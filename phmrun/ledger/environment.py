@@ -126,11 +126,7 @@ def processor() -> str:
 
     It is from ``/proc/cpuinfo``, else from Python; if neither knows it, the architecture.
     """
-    try:
-        match = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    except OSError:
-        match = None
-    return match.group(1) if match else platform.processor() or platform.machine()
+    return _cpu_fact("model name") or platform.processor() or platform.machine()
 
 
 def cpu() -> dict[str, Any]:
@@ -138,13 +134,18 @@ def cpu() -> dict[str, Any]:
 
     Facts that ``/proc/cpuinfo`` does not have are left out; without that file, all.
     """
+    named = {"vendor": "vendor_id", "family": "cpu family", "model": "model", "stepping": "stepping"}
+    return {name: fact for name, key in named.items() if (fact := _cpu_fact(key))}
+
+
+def _cpu_fact(key: str) -> str:
+    """Return the first value of a key of ``/proc/cpuinfo``; empty if there is none."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        return {}
-    named = {"vendor": "vendor_id", "family": "cpu family", "model": "model", "stepping": "stepping"}
-    facts = {name: re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE) for name, key in named.items()}
-    return {name: match.group(1).strip() for name, match in facts.items() if match}
+        return ""
+    match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
+    return match[1].strip() if match else ""
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

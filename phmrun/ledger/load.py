@@ -5,14 +5,13 @@ Imports no torch.
 
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 STAT = Path("/proc/stat")
 LOOK = 0.25
 """Seconds over which the load is measured."""
-IDLE = (3, 4)
-"""Columns of ``/proc/stat`` in which a core waits: idle, and idle for a disk."""
+IDLE = 3
+"""Column of ``/proc/stat`` for an idle core; the next one is for a core that waits for a disk."""
 
 
 def busy_cores(seconds: float = LOOK) -> int:
@@ -26,8 +25,10 @@ def busy_cores(seconds: float = LOOK) -> int:
         return 0
     time.sleep(seconds)
     after = core_ticks()
-    shares = (_busy_share(before[core], after[core]) for core in usable() if core in before and core in after)
-    return round(sum(shares))
+    cores = [core for core in usable() if core in before and core in after]
+    spent = [[late - early for early, late in zip(before[core], after[core], strict=True)] for core in cores]
+    # Waiting for a disk counts as idle, too.
+    return round(sum((sum(ticks) - ticks[IDLE] - ticks[IDLE + 1]) / sum(ticks) for ticks in spent if sum(ticks) > 0))
 
 
 def usable() -> set[int]:
@@ -54,13 +55,3 @@ def core_ticks() -> dict[int, list[int]]:
         return {}
     rows = [line.split() for line in lines if line.startswith("cpu") and line[3:4].isdigit()]
     return {int(row[0][3:]): [int(ticks) for ticks in row[1:9]] for row in rows}
-
-
-def _busy_share(before: Sequence[int], after: Sequence[int]) -> float:
-    """Return the busy share (0–1) of a core between two readings.
-
-    Idle time and waiting for a disk do not count. The result is 0 if no time passed.
-    """
-    ticks = [late - early for early, late in zip(before, after, strict=True)]
-    total = sum(ticks)
-    return (total - sum(ticks[column] for column in IDLE)) / total if total > 0 else 0.0

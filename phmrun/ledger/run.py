@@ -32,7 +32,7 @@ from phmrun.ledger.directory import (
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, Row
 from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder
-from phmrun.ledger.manifest import MANIFEST, BrokenChain, Manifest, changed_code
+from phmrun.ledger.manifest import MANIFEST, BrokenChain, Manifest
 from phmrun.ledger.recorded_config import about_config, config_values
 from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_value
 from phmrun.ledger.status import State, Status, as_found, reason_of
@@ -170,7 +170,7 @@ class Run:
         )
         return self._write_status(before, after)
 
-    def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> list[str]:
+    def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
         """Check the run's manifest, and write one if the run is not done.
 
         The checkpoints of a run that is done are not checked. The manifest of a run that is not done then has its
@@ -178,21 +178,16 @@ class Run:
 
         Args:
             identity: Canonical identity of the run.
-            code: Code that training uses, by kind and name.
-
-        Returns:
-            Labels of code that has changed since the run began; empty if no manifest existed.
+            code: Code of packages and plug-ins that training uses, by kind and name.
 
         Raises:
             PhmrunError: (exit 3) A checksum differs, or a file is missing.
         """
         done = self.status.state is State.DONE
         self.manifest.check_all(without=("checkpoints",) if done else ())
-        record = self.manifest.read()
         if not done:
             with self._writing():
                 self.manifest.begin(identity, code)
-        return changed_code(record.code, code) if record else []
 
     def fix(self, prepared: Path | None) -> None:
         """Enter prepared data and files that do not change into the manifest.

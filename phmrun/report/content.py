@@ -76,7 +76,7 @@ def cells_of(view: View) -> list[CellStatus]:
         if entry.run is not None:
             config = None
             with suppress(PhmrunError):  # this release rejects it
-                config = load_run_config(entry.run.run.config_path, options_of=structure_options)
+                config = load_run_config(entry.run.config_path, options_of=structure_options)
             at = {**{key: entry.label(key) for key in view.table.keys}, SEED: entry.seed}
             cell = Cell(at, config, {}, entry.run.path.name, entry.run.about("parameters"), None)
             statuses.append(look(cell, entry.run.path.parent))
@@ -240,7 +240,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterabl
 def _has_validated_twice(status: CellStatus) -> bool:
     """Return True if a cell trains and has two rows of validations."""
     run = status.run
-    return status.state is CellState.RUNNING and run is not None and len(list(run.run.history.rows("val/"))) > 1
+    return status.state is CellState.RUNNING and run is not None and len(list(run.history.rows("val/"))) > 1
 
 
 def _runs(statuses: Iterable[CellStatus]) -> tuple[Sequence[str], list[Sequence[Any]]]:
