@@ -321,9 +321,9 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
     inner = str(values.get("of", options.defaults().get("of", "")))
     if "options" in names and inner in STRUCTURES:  # options of the structure inside, written as its own
         inside = options_of(inner, table=False).model_fields.keys() - set(names)
-        given = [f"{option}={values.pop(option)}" for option in sorted(inside & values.keys())]
-        if given:
-            values["options"] = " ".join([str(values.get("options", "")), *given]).strip()
+        texts = [f"{option}={values.pop(option)}" for option in sorted(inside & values.keys())]
+        if texts:
+            values["options"] = " ".join([str(values.get("options", "")), *texts]).strip()
     for option in values.keys() - set(names):
         what, valid = f"the layer {structure!r} has no option {option!r}", names or ["no options"]
         origin_label = merged.origin.get(f"{name}.{option}")

@@ -29,7 +29,7 @@ def tokenizers() -> Any:
 
 
 class Joining(NamedTuple):
-    """How sentences become one input of a network.
+    """Rule that makes sentences one input of a network.
 
     Attributes:
         around: Tokens before the first sentence, behind it, and behind the second.
