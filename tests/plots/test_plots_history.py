@@ -54,6 +54,15 @@ def test_names_at_the_ends_of_curves_do_not_overlap():
     assert boxes[0].x0 > axes.get_window_extent().x1
 
 
+def test_names_stand_at_the_heights_of_their_curves_ends():
+    figure = draw_history([Curve("high", [1, 2], [9.0, 6.0]), Curve("low", [1, 2], [8.0, 5.0])], "val/loss", "step")
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    for text, value in zip(axes.texts, (6.0, 5.0), strict=True):
+        box, end = Text.get_window_extent(text), axes.transData.transform((2, value))[1]
+        assert box.y0 < end < box.y1
+
+
 def test_a_curve_of_one_point_is_refused():
     with pytest.raises(PhmrunError, match=r"dense has a single value of val/loss, 3\.25, and a curve needs two"):
         draw_history([Curve("dense", [20], [3.25])], "val/loss", "step")

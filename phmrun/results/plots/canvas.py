@@ -81,6 +81,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
     width, height = figure.get_size_inches()
     figure.set_size_inches(width, max(height, sum(room) + 1.4))
     scale = 1 / (figure.get_size_inches()[1] - 1.2)  # of the axes, without title and labels
+    axes.get_xlim(), axes.get_ylim()  # Matplotlib sets the limits of the data only when they are read
     to_share = axes.transData + axes.transAxes.inverted()
     heights = [float(to_share.transform((x, y))[1]) for x, y, _, _ in ends]
     order = sorted(range(len(ends)), key=heights.__getitem__)
@@ -93,7 +94,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         placed[place] = min(placed[place], ceiling - scale * room[place] / 2)
         ceiling = placed[place] - scale * room[place] / 2
     for place, (x, y, _, color) in enumerate(ends):
-        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6}
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6, "relpos": (0, 0.5)}
         axes.annotate(
             texts[place], (x, y), (1.03, placed[place]), "data", "axes fraction", arrow,
             color=color, fontsize=8, va="center", annotation_clip=False,
