@@ -219,7 +219,7 @@ def compare(
     for row in scores:
         numbers = [value for value in row.values if value is not None]
         difference = [numbers[1] - numbers[0] if len(numbers) == 2 else None] if len(chosen) == 2 else []
-        lines.append((row.name, *row.values, *difference, "" if row.alike else "not measured alike"))
+        lines.append((row.name, *row.values, *difference, "" if row.alike else "different evaluation settings"))
     print()
     console.print_table(("score", *names, *(["difference"] if len(chosen) == 2 else []), ""), lines)
     for name, points in curves.items():

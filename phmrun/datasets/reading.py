@@ -97,7 +97,7 @@ def require_published(name: str, split: str, counts: Sizes) -> None:
         if counted.verdict == "more than published":
             _LOGGER.warning("%s: is it another version?", difference)
         elif counted.verdict == "too few":
-            hint = f"Run: phmrun data info {name} --check, then bring it again: phmrun data fetch {name} --force, or\n"
+            hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force, or\n"
             hint += f"phmrun data fetch {name} FILES --force"
             raise PhmrunError(f"{difference}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
 
@@ -146,7 +146,7 @@ def _required_checksum(dataset: Dataset, file: Remote) -> str:
     if digest != expected:
         what = f"this is not the {file.path} of {dataset.name}: SHA-256 {digest[:12]}… instead of {expected[:12]}…"
         name = dataset.name
-        hint = f"Run: phmrun data info {name} --check, then bring it again: phmrun data fetch {name} --force"
+        hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force"
         raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
     return digest
 

@@ -181,7 +181,7 @@ def train(
             run.begin(identity, code_of(config))
             keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
-            LOG.info("the run %s is done; --restart trains it anew", run.id)
+            LOG.info("the run %s is done; --restart trains it from the start", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
         hint = "The same command then continues from the last checkpoint."
         with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):

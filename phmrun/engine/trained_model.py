@@ -303,7 +303,7 @@ def open_run(run: Run) -> TrainedModel:
     config = config_of(run)
     _require_same(run, config)
     if (run.path / WEIGHTS).is_file():
-        again = f"`phmrun runs reproduce {run.reference}` trains it anew."
+        again = f"`phmrun runs reproduce {run.reference}` trains it again."
         raise PhmrunError(
             "the run has no weights: only its result is here", where=str(run.path), hint=again, code=ExitCode.DATA
         )

@@ -216,6 +216,6 @@ def _works(name: str, inputs: Tensor) -> bool:
         if name not in _MISSING:
             _MISSING.add(name)
             library = "mkl" if name == "mkl" else "mkldnn"
-            LOG.warning("this torch has no packed products (torch.ops.%s): decoding goes on without them", library)
+            LOG.warning("this torch has no packed products (torch.ops.%s): decoding continues without them", library)
         return False
     return True

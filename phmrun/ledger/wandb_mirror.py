@@ -157,7 +157,7 @@ class Mirror:
             action(self._segment)
         except Exception as error:  # noqa: BLE001  (whatever W&B raises, training goes on)
             self._segment = None
-            _log.warning("the W&B mirror stopped, training goes on: %s: %s", type(error).__name__, error)
+            _log.warning("the W&B mirror stopped, training continues: %s: %s", type(error).__name__, error)
 
 
 def _labels(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -242,7 +242,7 @@ def recording(
         record = Recording(run, config)
         try:
             if record.done:
-                LOG.info("the run %s is done; --restart runs it anew", run.id)
+                LOG.info("the run %s is done; --restart runs it from the start", run.id)
                 yield record
                 return
             run.write_config(text)

@@ -187,7 +187,7 @@ HINTS = [
     Hint("Use --average X", "eval {sva} --average 9", r"Use (--average \d+)"),
     Hint("Train it: X", "eval {sva}", r"Train it: " + RAN, remove("elsewhere/sva-*/checkpoints/*")),
     Hint(
-        "`phmrun runs reproduce X` trains it anew",
+        "`phmrun runs reproduce X` trains it again",
         "eval latest --runs-dir restored",
         r"`" + RAN,
         restored,
@@ -211,7 +211,7 @@ HINTS = [
     ),
     Hint("Use --yes to delete without a question", "runs rm {sva}", r"Use (--yes) to"),
     # training
-    Hint("--restart trains it anew", SVA, r"(--restart) trains", also="--yes"),
+    Hint("--restart trains it from the start", SVA, r"(--restart) trains", also="--yes"),
     Hint("Use --restart --yes to delete it", f"{SVA} --restart", r"Use --restart (--yes) to"),
     Hint("`phmrun train X --dry-run` prints", "train sva --max-steps 0", r"`(phmrun train sva --dry-run)`"),
     Hint(

@@ -104,5 +104,5 @@ def test_without_the_private_operator_the_log_says_so_once(monkeypatch, measured
         inputs = torch.randn(rows, 5)
         torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
     assert [record.message for record in caplog.records] == [
-        "this torch has no packed products (torch.ops.mkldnn): decoding goes on without them"
+        "this torch has no packed products (torch.ops.mkldnn): decoding continues without them"
     ]

@@ -154,7 +154,7 @@ def test_failure_in_the_middle_is_said_once(run: Run, caplog: pytest.LogCaptureF
         mirror.summary({"x": 1})
     mirror.finish()
     assert [record.message.split(":")[0] for record in caplog.records if record.name.startswith("phmrun")] == [
-        "the W&B mirror stopped, training goes on"
+        "the W&B mirror stopped, training continues"
     ]
     assert not any(name.startswith("WANDB_") for name in os.environ)
 

@@ -142,7 +142,7 @@ class DecodingConfig(Section):
     """Hypotheses written per sentence."""
     tokenizer: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "flores200", "char"] = "auto"
     """SacreBLEU's tokenizer for BLEU; auto: zh, ja-mecab or ko-mecab by the target language (zh, zh-TW, jpn_Jpan …),
-    else 13a. Without its package, chrF stands in the place of BLEU.
+    else 13a. Without its package, chrF is used in place of BLEU.
     """
     sentence_bleu: Annotated[bool, Unhashed()] = False
     """Also score the mean BLEU of single sentences, by sacreBLEU."""

@@ -159,7 +159,7 @@ class ParallelData(BucketedData[Vocabularies]):
             return
         if self.config.training.monitor == "bleu":
             raise PhmrunError(f"there is no BLEU: {obstacle}", where="training.monitor", valid=["loss"])
-        LOG.warning("chrF stands in the place of BLEU: %s", obstacle)
+        LOG.warning("chrF is used in place of BLEU: %s", obstacle)
 
     def batches(self, split: str) -> ParallelBatches:
         """Return the dataset of a split."""

@@ -133,7 +133,7 @@ def _learn(sides: tuple[Path, Path], measured: _Measured, settings: VocabularyCo
     sample = max(1, pairs * SAMPLE // characters) if subwords and characters > SAMPLE else pairs
     coverage = 0.9999 if pairs >= NOISY else 1.0
     if sample < pairs:
-        note(f"the subword vocabulary is learnt from {sample:,} of {pairs:,} sentence pairs, evenly spaced")
+        note(f"the subword vocabulary is learned from {sample:,} of {pairs:,} sentence pairs, evenly spaced")
 
     def lines(*columns: int) -> Iterator[str]:
         """Yield the sampled sentences of these sides (0: source, 1: target)."""
