@@ -8,7 +8,7 @@ import copy
 import inspect
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
@@ -16,6 +16,8 @@ from typer.core import TyperCommand
 
 from phmrun.errors import PhmrunError
 
+FILES = "Data files"
+"""Panel of the options of the user's files."""
 _SECTION = re.compile(r"^(Args|Attributes|Examples?):\n((?: .*(?:\n|\Z)|\n(?= ))+)", re.MULTILINE)
 _FIELD = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 _KEY = re.compile(r"(?P<dashes>--)?(?P<key>[a-z_]\w*(?:\.\w+)+)(?:=(?P<value>.*))?", re.DOTALL)
@@ -45,17 +47,16 @@ class Command(TyperCommand):
             raise
         except Exception as error:
             if hasattr(error, "possibilities"):  # Click's error of an unknown option
-                _fit_to_task(error, words)
+                _fit_to_task(error, words, self.params)
             raise
 
 
-def _fit_to_task(error: Any, args: list[str]) -> None:
-    """Remove options for other tasks' data from the hint of an unknown option, in place.
+def _fit_to_task(error: Any, args: Sequence[str], params: Sequence[Any]) -> None:
+    """Remove options for other tasks' files from the hint of an unknown option, in place.
 
     Raises:
         PhmrunError: The option has the name of a key of the task's configuration; the error has the setting.
     """
-    from phmrun.cli.options import FLAGS  # which imports this module
     from phmrun.registry import TASKS
 
     task = next((word for word in args if word in TASKS.names()), None)
@@ -68,8 +69,10 @@ def _fit_to_task(error: Any, args: list[str]) -> None:
     if matching := [key for key in keys if key.rpartition(".")[2] == name]:
         what = f"keys of the configuration need --set: --set {min(matching, key=len)}=VALUE"
         raise PhmrunError(what, where=error.option_name) from error
-    foreign = {flag.option for flag in FLAGS if str(flag.key).startswith("data.") and flag.key not in keys}
-    error.possibilities = [option for option in error.possibilities or () if option not in foreign]
+    files = [param for param in params if getattr(param, "rich_help_panel", None) == FILES]
+    foreign = [p for p in files if f"data.{p.name.replace('_src', '_source').replace('_tgt', '_target')}" not in keys]
+    left_out = {option for param in foreign for option in param.opts}
+    error.possibilities = [option for option in error.possibilities or () if option not in left_out]
 
 
 def _setting_without_option(word: str, before: str, after: list[str]) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 import typer
 
 from phmrun.cli import completion
-from phmrun.cli.docstrings import parse_docstring, with_text
+from phmrun.cli.docstrings import FILES, parse_docstring, with_text
 from phmrun.errors import PhmrunError
 from phmrun.progress import note
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from phmrun.experiments import Request
     from phmrun.ledger import Run
 
-DATA, FILES, LAYER, OPTIMIZATION, CONFIG = "Data", "Data files", "Layer", "Optimization", "Configuration"
+DATA, LAYER, OPTIMIZATION, CONFIG = "Data", "Layer", "Optimization", "Configuration"
 HARDWARE, LOGGING, RUNS = "Hardware", "Logging", "Run"
 
 
