@@ -15,7 +15,6 @@ from phmrun.engine.adaptation import EXTENDS, code_marks, with_base, with_base_v
 from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.bookkeeping import keep_data, recording, scores_of_training, tell_validation
 from phmrun.engine.checkpoints import LAST, save_start
-from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, build_data, prepare
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher
@@ -178,7 +177,7 @@ def train(
             clear(run, text)
         if is_leader():
             remove_unfinished(run.path)
-            run.begin(identity, code_of(config))
+            run.begin(identity)
             keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it from the start", run.id)

@@ -20,7 +20,7 @@ from phmrun.engine.checkpoints import (
     step_checkpoints,
     weights_of,
 )
-from phmrun.engine.code import code_of
+from phmrun.engine.code import changed_plugins, foreign_marks
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
@@ -29,7 +29,6 @@ from phmrun.kernels import Choice
 from phmrun.layers import options_of
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
-from phmrun.ledger.manifest import changed_code
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
 from phmrun.metrics import Score
@@ -278,12 +277,12 @@ def _require_same(run: Run, config: Experiment) -> None:
     Raises:
         PhmrunError: (exit 3) A version or the code of a package or plug-in differs; names it.
     """
-    record = run.manifest.read()
-    code = changed_code(record.code if record else {}, code_of(config))
+    before = (run.identity() or {}).get("fingerprints", {})
+    changes = same_experiment(run, config, {**before, **foreign_marks(config)})
+    code = [*changes.checksums, *changed_plugins(run.path / "plugins")]
     anew = "Install the package, or give the plug-in, that it was trained with, or train it anew."
     release = "Use the release that trained it, or train it anew; its scores stay readable."
-    versions = same_experiment(run, config).versions
-    for what, changed, hint in (("mathematics than this release has", versions, release), ("code", code, anew)):
+    for what, changed, hint in (("mathematics than this release has", changes.versions, release), ("code", code, anew)):
         if changed:
             what = f"the run was trained with other {what}: {'; '.join(changed)}"
             raise PhmrunError(what, where=str(run.path), hint=hint, code=ExitCode.DATA)

@@ -10,7 +10,6 @@ from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.config.sections import NO_DATA
 from phmrun.engine.checkpoints import save_start
-from phmrun.engine.code import code_of
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.module import build_module
 from phmrun.errors import ExitCode, PhmrunError
@@ -80,7 +79,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     name = f"{config.task}-{source}-{run_id(config, fingerprints=marks).rpartition('-')[2]}"
     run = Run.create(runs_dir, name, to_yaml(config))
     with run.lock():
-        run.begin(canonical_identity(config, marks), code_of(config))
+        run.begin(canonical_identity(config, marks))
         run.set_state(State.RUNNING)
         imported.vocabularies.save(run.vocabulary)
         run.write_parameters(counts)

@@ -44,23 +44,21 @@ class Record:
     Attributes:
         identity: Canonical identity; the run id ends with digits of its checksum.
         files: Accepted SHA-256 sums by path in the run; a sum of ``None`` accepts a missing file.
-        code: Code in use, by kind and name.
         prepared: Name of the prepared data in the cache, and the SHA-256 of their list of checksums.
     """
 
     identity: str | None = None
     files: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
-    code: Mapping[str, Any] = field(default_factory=dict)
     prepared: tuple[str, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as a JSON object with its own checksum.
 
-        Keys: "format", "identity", "code", "prepared", "files" and "sha256", the checksum of the others. A single
+        Keys: "format", "identity", "prepared", "files" and "sha256", the checksum of the others. A single
         accepted sum of a file is a text (or ``None``), several are a list.
         """
         files = {name: sums[0] if len(sums) == 1 else list(sums) for name, sums in self.files.items()}
-        about = {"identity": self.identity, "code": dict(self.code), "prepared": self.prepared}
+        about = {"identity": self.identity, "prepared": self.prepared}
         content = {"format": FORMAT, **plain(about), "files": files}
         return {**content, "sha256": _checksum_of(content)}
 
@@ -80,7 +78,7 @@ class Record:
             raise ValueError("checksum mismatch")
         files = {name: tuple(sums) if isinstance(sums, list) else (sums,) for name, sums in content["files"].items()}
         prepared = content["prepared"]
-        return cls(content["identity"], files, content["code"], tuple(prepared) if prepared else None)
+        return cls(content["identity"], files, tuple(prepared) if prepared else None)
 
 
 class BrokenChain(PhmrunError):
@@ -112,15 +110,14 @@ class Manifest:
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise self._broken(MANIFEST, f"the file is damaged: {error}") from error
 
-    def begin(self, identity: str, code: Mapping[str, Any]) -> None:
+    def begin(self, identity: str) -> None:
         """Write the record of a run that is about to train, creating it if missing.
 
-        It has identity, code, and the checksum of ``config.yaml``. An identity on record is kept, code on record only
-        if ``code`` is empty. Checksums of other files are dropped.
+        It has the identity, and the checksum of ``config.yaml``. An identity on record is kept. Checksums of other
+        files are dropped.
         """
         record = self.read() or Record()
-        identity, code = record.identity or identity, code or record.code
-        self._write(replace(record, identity=identity, files=self._now(("config.yaml",), ()), code=code))
+        self._write(replace(record, identity=record.identity or identity, files=self._now(("config.yaml",), ())))
 
     def open(self) -> None:
         """Remove all files except ``config.yaml`` from the record; hash that anew.
@@ -289,22 +286,6 @@ class Manifest:
             "copy, or start the run over (--restart).",
             code=ExitCode.DATA,
         )
-
-
-def changed_code(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """List the code that differs between two records, by name.
-
-    It differs if its checksum or distribution does. An entry is "layer low-rank (mine 1.0, now mine 1.1)", or "… (mine
-    1.0, changed since)" for the same release. Code of only one record is left out.
-    """
-    changed = []
-    for name in sorted(before.keys() & now.keys()):
-        old, new = before[name], now[name]
-        if old["sha256"] != new["sha256"] or old["distribution"] != new["distribution"]:
-            releases = [" ".join(filter(None, (code["distribution"], code["version"]))) for code in (old, new)]
-            same = releases[0] == releases[1]
-            changed.append(f"{name} ({releases[0]}{', changed since' if same else f', now {releases[1]}'})")
-    return changed
 
 
 def _sha256(content: bytes) -> str:

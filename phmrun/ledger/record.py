@@ -107,7 +107,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
         "items": dict(items),
         "weights": dict(weights),
         **({"bench": portable(bench)} if (bench := run.bench()) else {}),
-        **({"identity": manifest.identity, "code": dict(manifest.code)} if manifest and manifest.identity else {}),
+        **({"identity": manifest.identity} if manifest and manifest.identity else {}),
     }
 
 
@@ -228,7 +228,7 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
         **{name: written(content) for name, content in contents.items()},
     }
     sums = {name: (hashlib.sha256(text.encode("utf-8")).hexdigest(),) for name, text in texts.items()}
-    manifest = Record(record.get("identity"), sums, record.get("code", {}))
+    manifest = Record(record.get("identity"), sums)
     return {**texts, MANIFEST: written(manifest.to_json())}
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from phmrun.documents import flat, parse_json, parsed, plain
@@ -170,7 +169,7 @@ class Run:
         )
         return self._write_status(before, after)
 
-    def begin(self, identity: str, code: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
+    def begin(self, identity: str) -> None:
         """Check the run's manifest, and write one if the run is not done.
 
         The checkpoints of a run that is done are not checked. The manifest of a run that is not done then has its
@@ -178,7 +177,6 @@ class Run:
 
         Args:
             identity: Canonical identity of the run.
-            code: Code of packages and plug-ins that training uses, by kind and name.
 
         Raises:
             PhmrunError: (exit 3) A checksum differs, or a file is missing.
@@ -187,7 +185,7 @@ class Run:
         self.manifest.check_all(without=("checkpoints",) if done else ())
         if not done:
             with self._writing():
-                self.manifest.begin(identity, code)
+                self.manifest.begin(identity)
 
     def fix(self, prepared: Path | None) -> None:
         """Enter prepared data and files that do not change into the manifest.

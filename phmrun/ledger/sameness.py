@@ -31,7 +31,7 @@ class Changes(NamedTuple):
         return (*self.checksums, *self.versions, *self.settings)
 
 
-def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str] | None = None) -> Changes:
+def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str]) -> Changes:
     """Compare an experiment with a run's identity; there are no changes if it is the same.
 
     A run without an identity on record, which has not trained yet, is compared by the digits of its id alone.
@@ -39,12 +39,12 @@ def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str] |
     Args:
         run: Run to compare with.
         config: Resolved configuration of the experiment.
-        checksums: Checksums of its data and code. Default: those of the run.
+        checksums: Checksums of its data and code.
 
     Raises:
         PhmrunError: (exit 3) A file of the run is damaged.
     """
-    text = canonical_identity(config, run.fingerprints() if checksums is None else checksums)
+    text = canonical_identity(config, checksums)
     before, now = run.identity(), json.loads(text)
     if before is None:
         renamed = digits_of(text) != run.id.rpartition("-")[2]

@@ -129,7 +129,7 @@ def _config(run: Run, _: Record | None) -> Outcome:
         config = load_run_config(run.config_path, options_of=options_of)
     except PhmrunError as error:
         return ABSENT, f"the config cannot be loaded here: {error.what}"
-    changes = same_experiment(run, config)
+    changes = same_experiment(run, config, run.fingerprints() or identity["fingerprints"])  # imported runs have no data
     if changes.settings or changes.checksums:
         return BROKEN, f"config and data differ from the id in {', '.join(changes.checksums + changes.settings)}"
     settings = counted(len(identity["values"]), "setting")
