@@ -310,20 +310,16 @@ def _largest_difference(one: Tensor | None, other: Tensor | None) -> float | Non
 def _explanations(run: Run, again: Run) -> Iterator[str]:
     """Yield recorded facts that may explain a difference, at least one.
 
-    They are differences of environments, between the runs and within the first, missing records, and use of a GPU.
-    Without a record of the first run's environment, that is the only one. If the environments on record are equal, a
-    line says so.
+    They are differences of environments, between the runs and within the first, missing records, and use of a GPU. If
+    the environments on record are equal, a line says so.
     """
     segments, new = run.environment(), again.environment()
-    if not segments:
-        yield "the run has no environment.json, so nothing is known of what it was made on"
-        return
     seen: dict[str, None] = {}
     for entry in segments:
         seen |= dict.fromkeys(differences(entry, new[-1]))
     # Small results name only the packages that compute.
     yield from (line for line in seen if not (line.startswith("packages.") and ": None, then" in line))
-    if not segments[-1].get("cpu") and new[-1].get("cpu"):
+    if segments and not segments[-1].get("cpu") and new[-1].get("cpu"):
         here = ", ".join(f"{name} {value}" for name, value in new[-1]["cpu"].items())
         used = new[-1].get("arithmetic", {}).get("instruction_set")
         yield f"the record names no CPU family, model or instruction set; here: {here}, {used}"

@@ -101,7 +101,7 @@ class Run:
             if not run.config_path.exists():
                 write_text(run.config_path, config_yaml)
             if not run.status_path.exists():
-                Status(about=about_config(config_yaml)).write(run.status_path)
+                Status(State.QUEUED, about=about_config(config_yaml)).write(run.status_path)
         except OSError as error:
             what = f"the run directory cannot be made: {error.strerror}"
             hint = "Choose another place, such as by --runs-dir."

@@ -1,13 +1,14 @@
 """State of a run, with times and progress: ``status.json``."""
 
-import json
 import os
 import socket
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from phmrun.files import json_text, write_text
 from phmrun.ledger.environment import now
@@ -55,15 +56,15 @@ class Status:
         about: Facts for listings: task, data, layer, network, seed, parameters.
     """
 
-    state: State = State.QUEUED
+    state: State
     reason: str | None = None
-    step: int = 0
+    step: Annotated[int, Field(ge=0, lt=2**63)] = 0
     started: str | None = None
     updated: str | None = None
     ended: str | None = None
     host: str | None = None
     pid: int | None = None
-    seconds: float = 0.0
+    seconds: Annotated[float, Field(ge=0, lt=2**63)] = 0.0
     about: dict[str, Any] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -79,28 +80,16 @@ class Status:
     def from_json(cls, content: Any) -> "Status":
         """Return the status of a JSON object.
 
-        Unknown keys are ignored; missing ones have their defaults, except the state. Host and process id are not
-        checked.
+        Unknown keys are ignored; missing ones have their defaults, except the state.
 
         Raises:
-            ValueError: The state is missing or unknown, a value has a wrong type or is out of range, or a text is not
-                valid Unicode.
+            ValueError: The state is missing or unknown, or a value has a wrong type or is out of range.
         """
-        if not isinstance(content, Mapping) or "state" not in content:
-            raise ValueError("no state in it")
-        values = {key.name: content[key.name] for key in fields(cls) if key.name in content}
-        status = cls(**{**values, "state": State(content["state"])})
-        if not status:
-            raise ValueError("the state is damaged")
-        texts = dict.fromkeys(("reason", "started", "updated", "ended"), str | None)
-        kinds: dict[str, Any] = {**texts, "step": int, "seconds": int | float, "about": dict}
-        for name, kind in kinds.items():
-            if not isinstance(getattr(status, name), kind):
-                raise ValueError(f"{name} is {getattr(status, name)!r:.80}")
-        if not (0 <= status.step < 2**63 and 0 <= status.seconds < 2**63):
-            raise ValueError("step or seconds is out of range")
-        json.dumps(vars(status), ensure_ascii=False).encode("utf-8")  # raises on a lone surrogate
-        return status
+        try:
+            return _STATUS.validate_python(content)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, fault['loc']))} is {fault['input']!r:.80}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as a JSON object."""
@@ -119,6 +108,9 @@ class Status:
         written = self.signed()
         write_text(path, json_text(written.to_json()), before_renaming)
         return written
+
+
+_STATUS = TypeAdapter(Status)
 
 
 def as_found(status: Status, path: Path) -> Status:

@@ -15,8 +15,8 @@ TEXTS = {
     "surrogate": ("metrics.json", '{"test/\\ud800": 1}', "Unicode|surrogates"),
     "list": ("metrics.json", "[]", "not a JSON object"),
     "words": ("status.json", '{"state": "done", "reason": "\\ud800"}', "surrogates"),
-    "steps": ("status.json", '{"state": "done", "step": %s}' % ("9" * 400), "range"),
-    "infinite": ("status.json", '{"state": "done", "seconds": 1e999}', "range"),
+    "steps": ("status.json", '{"state": "done", "step": %s}' % ("9" * 400), "step is 9"),
+    "infinite": ("status.json", '{"state": "done", "seconds": 1e999}', "seconds is inf"),
     "state": ("status.json", '{"state": "asleep"}', "asleep"),
 }
 
