@@ -19,8 +19,6 @@ SECONDS = 10.0
 def report(
     names: Annotated[list[str], typer.Argument(metavar="FILE|RUN…", autocompletion=completion.runs)],
     out: Annotated[Path | None, typer.Option(metavar="FILE.html", dir_okay=False)] = None,
-    seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
     watch: Annotated[bool, typer.Option("--watch")] = False,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -32,8 +30,6 @@ def report(
     Args:
         names: Sweep file, a paper table's file, or runs.
         out: Page to write (default: named after the sweep); other files are written next to it.
-        seeds: Seeds per cell of a sweep (default: the file's).
-        significance: Mark cells that differ significantly from the dense cell.
         watch: Write the page again every 10 seconds while runs are left, until Ctrl-C; the browser loads it again.
 
     Examples:
@@ -43,12 +39,12 @@ def report(
     place = out or Path(f"{Path(names[0]).stem if len(names) == 1 else 'report'}.html")
     with suppress(KeyboardInterrupt):
         while watch:
-            written, left = _write(names, place, seeds, significance, runs_dir, refresh=SECONDS)
+            written, left = _write(names, place, runs_dir, refresh=SECONDS)
             if not left:
                 break
             note(f"{written[0]}: {left} runs left; again in {SECONDS:.0f} s (Ctrl-C ends)")
             time.sleep(SECONDS)
-    written, _ = _write(names, place, seeds, significance, runs_dir, refresh=0.0 if watch else None)
+    written, _ = _write(names, place, runs_dir, refresh=0.0 if watch else None)
     if as_json:
         console.print_json({"files": written})
         return
@@ -56,9 +52,7 @@ def report(
         console.stdout().print(str(path), markup=False, soft_wrap=True)
 
 
-def _write(
-    names: list[str], path: Path, seeds: int | None, significance: bool, runs_dir: Path, *, refresh: float | None
-) -> tuple[list[Path], int]:
+def _write(names: list[str], path: Path, runs_dir: Path, *, refresh: float | None) -> tuple[list[Path], int]:
     """Write the page; return its files, and the number of runs left.
 
     ``refresh`` is None without ``--watch``: a page without any score is then an error.
@@ -75,7 +69,7 @@ def _write(
 
     trials: list[CellStatus] = []
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
-        selection, plan = view_of_sweep(names[0], runs_dir, Asked(seeds=seeds))
+        selection, plan = view_of_sweep(names[0], runs_dir, Asked())
         statuses, subject = list(selection.statuses), subject_of(plan)
         tell_faults(statuses)
         trials = [look(cell, runs_dir) for cell in plan.trials]
@@ -87,6 +81,7 @@ def _write(
         subject = Subject(f"{heading(runs)}, {counted(len(runs), 'run')}", "\n".join(commands))
     if refresh is None:
         selection.require_runs(runs_dir)
-    compared = selection.differences() if significance else {}
-    written = write_report(subject, statuses, selection.table, compared, path, trials, refresh=refresh or 0.0)
+    written = write_report(
+        subject, statuses, selection.table, selection.differences(), path, trials, refresh=refresh or 0.0
+    )
     return written, sum(status.state in LEFT for status in (*statuses, *trials))

@@ -124,7 +124,7 @@ def test_watched_page_of_runs_loads_itself_and_escapes_their_names(tmp_path, mon
         run.update_metrics("test/accuracy", {"value": 80.0 + seed, "signature": "<b>"})
         run.set_state(State.DONE if seed == 1 else State.QUEUED)
     names = [run.name for run in sorted((tmp_path / "runs").iterdir())]
-    (page, *_), left = verb._write(names, tmp_path / "page.html", None, True, tmp_path / "runs", refresh=10.0)
+    (page, *_), left = verb._write(names, tmp_path / "page.html", tmp_path / "runs", refresh=10.0)
     text, tags = page.read_text(), Tags()
     tags.feed(text)
     assert (left, tags.open) == (1, [])
@@ -132,5 +132,5 @@ def test_watched_page_of_runs_loads_itself_and_escapes_their_names(tmp_path, mon
     assert not re.search(r"<(script|b>|link|iframe)", text)
     assert "So far, with 1 of 2 cells done, the best" in tags.text
     assert "toy on <script>x</script>: dense, 2 runs" in tags.text
-    (page, *_), _ = verb._write(names, page, None, True, tmp_path / "runs", refresh=0.0)
+    (page, *_), _ = verb._write(names, page, tmp_path / "runs", refresh=0.0)
     assert "http-equiv" not in page.read_text()
