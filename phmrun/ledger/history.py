@@ -237,12 +237,9 @@ def _row_of(line: bytes) -> Row | None:
 
 def _end_of_last_whole_line(handle: Any) -> int:
     """Return the byte offset after the last line break, 0 if there is none; moves the handle."""
-    position = handle.seek(0, 2)
-    while position:
-        begin = max(0, position - 4096)
-        handle.seek(begin)
-        place = handle.read(position - begin).rfind(b"\n")
-        if place >= 0:
-            return int(begin + place + 1)
-        position = begin
-    return 0
+    size = handle.seek(0, 2)
+    handle.seek(max(0, size - 1))
+    if not size or handle.read(1) == b"\n":
+        return int(size)
+    handle.seek(0)
+    return int(handle.read().rfind(b"\n") + 1)

@@ -240,8 +240,8 @@ def _combinations(sweep: Sweep, options_of: OptionsOf) -> Iterator[dict[str, Any
         return {f"{key}.{name}" for name in names} & grid.keys()
 
     layers = [key for key in LAYERS & grid.keys() if any(name.startswith(f"{key}.") for name in grid)]
-    known = {key: [options(key, value) for value in grid[key]] for key in layers}
-    somewhere = {key: set[str]().union(*(names for names in known[key] if names != {*grid})) for key in layers}
+    by_layer = {key: [options(key, value) for value in grid[key]] for key in layers}
+    somewhere = {key: set[str]().union(*(names for names in by_layer[key] if names != {*grid})) for key in layers}
     seen: list[dict[str, Any]] = []
     for combination in product(*grid.values()) if grid or not sweep.file.include else ():
         values = dict(zip(grid, combination, strict=True))

@@ -99,17 +99,12 @@ def formats_of(trained: TrainedModel) -> list[Format]:
         formats += [Format("onnx", kept, precision) for kept in forms for precision in roundings]
     if TASKS.get(trained.config.task).converts:
         formats += [Format("ctranslate2", False, precision) for precision in roundings]
-    return [item for item in formats if item.name == "checkpoint" or _installed(PACKAGES[item.name])]
+    return [item for item in formats if item.name == "checkpoint" or find_spec(PACKAGES[item.name])]
 
 
 def _is_structured(trained: TrainedModel) -> bool:
     """Return True if a map or table of the run is not dense."""
     return any(structure.name != "dense" for structure in structures_of(trained.module.network).values())
-
-
-def _installed(package: str) -> bool:
-    """Return True if a package can be imported, without doing so."""
-    return find_spec(package) is not None
 
 
 def serve_all(
