@@ -49,9 +49,12 @@ def decide(
     One simultaneous 95 % interval for each system beside the reference, or for each pair, decides. Exit code: 0 if it
     could judge, 1 if --require is not shown.
 
+    A file, line by line: "system,seed,accuracy", "dense,1,91.2", "dense,2,91.6", "mine,1,89.8", "mine,2,89.5".
+
     Args:
-        files: CSV or JSON lines with the columns system, seed, metric, value and optionally item, trial; or files or
-            folders of lm-evaluation-harness (--log_samples); NAME=PATH sets the system's name.
+        files: CSV, TSV or JSON lines with the columns system (or model, run), seed, metric and value (or score).
+            Optional columns are dataset, item and trial. A column for each metric, system or seed is read, too, and
+            files or folders of lm-evaluation-harness (results_*.json, samples_*.jsonl). NAME=PATH names the system.
         metric: Metric of the verdicts.
         reference: Reference system, which all others are compared with.
         all_pairs: Compare every system with every other, instead of with a reference.
@@ -79,7 +82,7 @@ def decide(
     from phmrun.statistics.referee import decide as judge
     from phmrun.statistics.referee import decide_pairs, meets
 
-    rows = read_rows(files)
+    rows = read_rows(files, metric)
     terms: dict[str, Any] = {"metric": metric, "trivial": trivial, "margin": margin, "lower_is_better": lower_is_better}
     terms |= {"over": over.value if over else None, "choose_by": choose_by, "costs": cost or ()}
     decisions = [judge(rows, reference=reference, **terms)] if reference is not None else decide_pairs(rows, **terms)

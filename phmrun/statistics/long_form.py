@@ -1,12 +1,13 @@
-"""Scores in long form as a data frame: one row per system, seed, metric, and optionally item and trial.
+"""Scores as a data frame in long form: one row per system, seed, metric, and optionally item and trial.
 
-Reads CSV, JSON lines, and the per-sample files of lm-evaluation-harness (``--log_samples``). Errors in the data name
-file and line.
+Reads CSV and TSV, long or wide, JSON lines, and the files of lm-evaluation-harness: samples (``--log_samples``) and
+results. Errors in the data name file and line.
 """
 
-import csv
+import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +19,54 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 
 COLUMNS = ("system", "metric", "value")
 OPTIONAL = ("seed", "item", "trial")
-SAMPLES = "samples_"  # prefix of the harness's files: samples_TASK_TIME.jsonl
+SYSTEMS = ("system", "model", "layer", "run")  # headings of the systems; the first that a table has
+_SEED = re.compile(r"(?:seed|run|s)?[ _-]*(\d+)", re.IGNORECASE)
+"""Heading of a seed's scores: 1, seed 1, run_1."""
+SAMPLES, RESULTS = "samples_", "results"  # of the harness: samples_TASK_TIME.jsonl, results_TIME.json
 DIVERGED = "A diverged run has the value nan."
 LARGEST = 1e100  # squares of larger values are no floats
-EXAMPLE = "A CSV file begins:\nsystem,seed,metric,value\ndense,1,accuracy,91.2"
+EXAMPLE = """A file of scores begins in one of these ways, with commas or tabs:
+system,seed,accuracy     system,seed,metric,value     seed,dense,mine     system,seed1,seed2
+dense,1,91.2             dense,1,accuracy,91.2        1,91.2,89.8         dense,91.2,91.6"""
 
 
-def read_rows(files: Sequence[str]) -> DataFrame:
+def read_rows(files: Sequence[str], metric: str = "") -> DataFrame:
     """Read the rows of several files, in their order; see :func:`long_form` for the columns.
 
-    ``NAME=PATH`` sets the system of a harness file, unless a file of that whole name exists; by default it is the name
-    of its folder. A folder stands for all harness files below it. JSON lines begin with "{", and are of the harness if
-    the first has ``doc_id`` and ``metrics``; other files are CSV.
+    ``NAME=PATH`` sets the system of a harness file, unless a file of that whole name exists; by default it is the model
+    on record, or the name of the folder. A folder stands for all samples of the harness below it, or without any for
+    all results. Several results of a system and metric are its seeds. A file that begins with "{" is JSON, any other
+    one CSV or TSV.
+
+    Args:
+        files: Paths.
+        metric: Name of scores that have none in their file.
 
     Raises:
-        PhmrunError: (exit 3) A file cannot be read or is not in long form, or there are no scores.
+        PhmrunError: (exit 3) A file cannot be read or has none of these forms, or there are no scores.
     """
-    records: list[dict[str, Any]] = []
+    frames = []
     for file in files:
         name, separator, path = file.partition("=")
         if not separator or Path(file).exists():
             name, path = "", file
-        for source in _files(Path(path)):
-            records += _records(source, name)
-    if not records:
+        frames += [_read(source, name, metric) for source in _files(Path(path))]
+    rows = pandas.concat(frames, ignore_index=True) if frames else DataFrame()
+    if rows.empty:
         raise bad("there are no scores", files[0] if files else "", hint=EXAMPLE)
-    return long_form(records)
+    if "fixed" in rows:  # results of the harness
+        results, places = rows["fixed"].eq(True), rows.groupby(["system", "metric"]).cumcount() + 1
+        several = rows.groupby(["system", "metric"])["value"].transform("size") > 1
+        rows.loc[results & several, "seed"] = places.astype(str)
+    return long_form(rows, metric)
 
 
-def long_form(table: Any) -> DataFrame:
+def long_form(table: Any, metric: str = "") -> DataFrame:
     """Return a data frame or mappings with the columns system, seed, metric, value, item, trial and where.
 
+    Tables of other forms are converted. The heading of systems may be model, layer or run; beside one of these, run is
+    the seed. Values may be under score; beside values, score is the metric. A dataset's (or task's) name stands before
+    its metric, with a slash. Without values, there is a column for each metric, seed or system.
     ``where`` has file and line, or the number of the row. A missing seed, item or trial is an empty text. A value is
     not finite for a diverged run. Other columns are left out.
 
@@ -56,9 +74,9 @@ def long_form(table: Any) -> DataFrame:
         PhmrunError: (exit 3) A row lacks a key, its value is no number, or a column occurs twice.
     """
     frame = table if isinstance(table, DataFrame) else DataFrame([dict(record) for record in table], dtype=object)
-    _require_single(list(frame.columns), "the table")
     if "where" not in frame:
         frame = frame.assign(where=[f"row {number}" for number in range(1, len(frame) + 1)])
+    frame = _melted(frame.reset_index(drop=True), metric)
     frame = frame.reindex(columns=[*COLUMNS, *OPTIONAL, "where"]).reset_index(drop=True)
     texts = frame[["system", "metric", *OPTIONAL]].map(_text)
     for name in ("system", "metric"):
@@ -66,6 +84,74 @@ def long_form(table: Any) -> DataFrame:
             raise bad(f"{name!r} is missing", where, valid=(*COLUMNS, *OPTIONAL))
     values = [_number(value, where) for value, where in zip(frame["value"], frame["where"], strict=True)]
     return texts.assign(value=values, where=frame["where"])
+
+
+def _melted(frame: DataFrame, metric: str) -> DataFrame:
+    """Return a table with the columns system, metric and value; one column for each metric, seed or system is melted.
+
+    Raises:
+        PhmrunError: (exit 3) A column occurs twice, or there are no columns of numbers.
+    """
+    heads = [str(head).strip() for head in frame.columns]
+    ours = {*COLUMNS, *OPTIONAL, *SYSTEMS, "score", "task", "dataset", "where"}
+    heads = [head.lower() if head.lower() in ours else head for head in heads]
+    system = next((name for name in SYSTEMS if name in heads), "system")
+    names = {system: "system", "score": "metric" if "value" in heads and "metric" not in heads else "value"}
+    names |= {"run": "seed"} if system != "run" and "seed" not in heads else {}
+    names |= {"task": "dataset"} if "dataset" not in heads else {}
+    heads = [names.get(head, head) if names.get(head) not in heads else head for head in heads]
+    where = str(frame["where"].iloc[0]) if len(frame) else ""
+    if twice := [head for head in heads if heads.count(head) > 1]:
+        raise bad(f"the column {twice[0]!r} occurs twice", _line(where, 1), hint="Keep the one that is meant.")
+    frame = frame.set_axis(heads, axis=1)
+    if "value" not in heads:
+        frame = _wide(frame, metric, where)
+    if "metric" not in frame and metric:
+        frame = frame.assign(metric=metric.rpartition("/")[2] if "dataset" in frame else metric)
+    if "dataset" in frame and "metric" in frame:
+        frame = frame.assign(metric=frame["dataset"].map(_text) + "/" + frame["metric"].map(_text))
+    return frame
+
+
+def _wide(frame: DataFrame, metric: str, where: str) -> DataFrame:
+    """Return a table of one column for each metric, seed or system in long form.
+
+    Beside systems, columns are seeds if they are named so, else metrics. Without systems, columns are systems, and rows
+    without a seed are numbered. Empty cells are left out.
+    """
+    if "system" not in frame and not {"seed", "item", "metric"} & {*frame} and len(frame.columns) > 1:
+        first = frame.columns[0]
+        if first != "where" and not _has_numbers(frame[first]):  # names in front of scores, under any heading
+            frame = frame.rename(columns={first: "system"})
+        elif first == "":
+            frame = frame.rename(columns={first: "seed"})
+    ids = [head for head in frame if head in (*COLUMNS, *OPTIONAL, "dataset", "where")]
+    scores = [head for head in frame if head not in ids and _has_numbers(frame[head])]
+    if not scores:
+        shown = ", ".join(map(repr, frame.columns.drop("where"))) or "none"
+        raise bad(f"no column has scores; the columns are {shown:.160}", _line(where, 1), hint=EXAMPLE)
+    kind = "system"
+    if "system" in frame:
+        kind = "seed" if all(map(_SEED.fullmatch, scores)) and "seed" not in frame else "metric"
+    elif "seed" not in frame and "item" not in frame:
+        frame, ids = frame.assign(seed=[str(number) for number in range(1, len(frame) + 1)]), [*ids, "seed"]
+    if kind == "metric" and "metric" in frame:
+        raise bad(f"{scores[0]!r} is no seed, and the table has a column 'metric'", _line(where, 1), hint=EXAMPLE)
+    long = frame.melt(ids, scores, kind, "value")
+    if kind == "seed":
+        long["seed"] = long["seed"].str.extract(_SEED, expand=False)
+    return long[long["value"].map(_text) != ""]
+
+
+def _has_numbers(column: Any) -> bool:
+    """True if a column of a table has a number."""
+    return bool(pandas.to_numeric(column, errors="coerce").notna().any())
+
+
+def _line(where: str, number: int) -> str:
+    """Return the place of a line in the file of another place; a row of no file has none."""
+    path, separator, _ = where.rpartition(":")
+    return f"{path}:{number}" if separator else ""
 
 
 def _files(path: Path) -> list[Path]:
@@ -76,75 +162,82 @@ def _files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    samples = sorted(path.rglob(f"{SAMPLES}*.jsonl"))
-    if not samples:
-        raise bad(f"the folder has no {SAMPLES}*.jsonl", str(path), hint="`lm_eval --log_samples` writes them.")
-    return samples
+    files = sorted(path.rglob(f"{SAMPLES}*.jsonl")) or sorted(path.rglob(f"{RESULTS}*.json"))
+    if not files:
+        what = f"the folder has no {SAMPLES}*.jsonl and no {RESULTS}*.json"
+        raise bad(what, str(path), hint="`lm_eval --output_path DIR --log_samples` writes them.")
+    return files
 
 
-def _records(path: Path, system: str) -> list[dict[str, Any]]:
-    """Return the records of a file, each with its line at "where"; see :func:`read_rows`.
+def _read(path: Path, system: str, metric: str) -> DataFrame:
+    """Return the rows of a file in long form, each with its line at "where"; see :func:`read_rows`.
 
     Raises:
-        PhmrunError: (exit 3) The file cannot be read, or a line is damaged.
+        PhmrunError: (exit 3) The file cannot be read, or has none of the forms.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise bad(f"the file cannot be read: {error}", str(path)) from error
-    if not text.lstrip().startswith("{"):
-        return list(_csv_records(path, text))
-    records = list(_json_records(path, text))
-    is_sample = "doc_id" in records[0] and "metrics" in records[0]
-    return list(_samples(records, path, system or path.parent.name)) if is_sample else records
-
-
-def _csv_records(path: Path, text: str) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a CSV file. Spaces around heads and after commas are removed.
-
-    Raises:
-        PhmrunError: (exit 3) The file is empty, a required column is missing, a column occurs twice, a line has
-            another number of columns, or a field is longer than 131,072 characters.
-    """
     if not text.strip():
         raise bad("the file is empty", str(path), hint=EXAMPLE)
-    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
-    try:
-        heads = reader.fieldnames = [head.strip() for head in reader.fieldnames or ()]
-        _require_single(heads, f"{path}:1")
-        if missing := [name for name in COLUMNS if name not in heads]:
-            hint = f"Its first line is: {text.splitlines()[0][:60]}"
-            raise bad(f"the column {missing[0]!r} is missing", f"{path}:1", valid=(*COLUMNS, *OPTIONAL), hint=hint)
-        for record in reader:
-            where = f"{path}:{reader.line_num}"
-            if None in record or None in record.values():
-                raise bad(f"the line does not have {len(heads)} columns", where)
-            yield {**record, "where": where}
-    except csv.Error as error:
-        raise bad(f"the line is not CSV: {error}", f"{path}:{reader.line_num + 1}") from error
+    if not text.lstrip().startswith("{"):
+        return _melted(_table(path, text), metric)
+    if path.suffix == ".json":
+        content = _json(text, str(path))
+        if isinstance(content.get("results"), Mapping):
+            return DataFrame(_results(content, path, system))
+    records = [
+        {**_json(line, f"{path}:{number}"), "where": f"{path}:{number}"}
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]
+    if "doc_id" in records[0] and "metrics" in records[0]:
+        return DataFrame(_samples(records, path, system or path.parent.name))
+    return _melted(DataFrame(records, dtype=object), metric)
 
 
-def _json_records(path: Path, text: str) -> Iterator[dict[str, Any]]:
-    """Yield the content of each JSON line. Empty lines are skipped.
+def _table(path: Path, text: str) -> DataFrame:
+    """Return the texts of a CSV or TSV file with its heads and the line of each row.
 
     Raises:
-        PhmrunError: (exit 3) A line is no JSON object, or repeats a key.
+        PhmrunError: (exit 3) A line has another number of columns than the first.
     """
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            record = parse_json(line, unique=True)
-        except (ValueError, PhmrunError) as error:
-            raise bad(f"the line is not JSON: {error}", where) from error
-        if not isinstance(record, dict):
-            raise bad("the line is not a JSON object", where)
-        yield {**record, "where": where}
+    first = text.lstrip("\n").split("\n", 1)[0]
+    separator = max("\t,;", key=first.count)
+    options: Any = {"sep": separator, "header": None, "dtype": str, "keep_default_na": False, "skipinitialspace": True}
+    try:
+        frame = pandas.read_csv(io.StringIO(text), skip_blank_lines=False, **options)
+    except pandas.errors.ParserError as error:
+        what = str(error).rpartition("C error: ")[2].strip()
+        line = re.search(r"line (\d+)", what)
+        raise bad(f"the line is not CSV: {what}", f"{path}:{line[1] if line else 1}", hint=EXAMPLE) from error
+    lines = frame.index + 1
+    filled = ~frame.apply(lambda column: column.isna() | (column == "")).all(axis=1)
+    frame, lines = frame[filled], lines[filled]
+    where = [f"{path}:{line}" for line in lines]
+    if len(frame) < 2:
+        raise bad(f"there are no scores; the first line is: {first:.60}", f"{path}:1", hint=EXAMPLE)
+    return frame[1:].set_axis(frame.iloc[0].to_list(), axis=1).assign(where=where[1:])
 
 
-def _samples(records: Sequence[Mapping[str, Any]], path: Path, system: str) -> Iterator[dict[str, Any]]:
-    """Yield the scores of a harness file, without seeds and trials.
+def _json(text: str, where: str) -> dict[str, Any]:
+    """Return a JSON object.
+
+    Raises:
+        PhmrunError: (exit 3) The text is none, or repeats a key.
+    """
+    try:
+        record = parse_json(text, unique=True)
+    except (ValueError, PhmrunError) as error:
+        raise bad(f"the line is not JSON: {error}", where) from error
+    if not isinstance(record, dict):
+        raise bad("the line is not a JSON object", where)
+    return record
+
+
+def _samples(records: Sequence[Mapping[str, Any]], path: Path, system: str) -> list[dict[str, Any]]:
+    """Return the scores of a harness file of samples, without seeds and trials.
 
     A metric is called TASK/METRIC, or "TASK/METRIC,FILTER" if the file has several filters. An item is
     "doc_id:doc_hash". Values that are no numbers are left out.
@@ -154,6 +247,7 @@ def _samples(records: Sequence[Mapping[str, Any]], path: Path, system: str) -> I
     """
     task = path.name.removeprefix(SAMPLES).removesuffix(".jsonl").rpartition("_")[0] or path.stem
     several = len({str(record.get("filter", "none")) for record in records}) > 1
+    rows = []
     for record in records:
         if not isinstance(record.get("metrics"), list) or "doc_id" not in record:
             raise bad("the line has no doc_id or metrics", record["where"])
@@ -163,7 +257,25 @@ def _samples(records: Sequence[Mapping[str, Any]], path: Path, system: str) -> I
         for name in record["metrics"]:
             if isinstance(value := record.get(name), int | float):
                 facts = {"system": system, "metric": f"{task}/{name}{suffix}", "value": value, "item": item}
-                yield {**facts, "where": record["where"]}
+                rows.append({**facts, "where": record["where"]})
+    return rows
+
+
+def _results(content: Mapping[str, Any], path: Path, system: str) -> list[dict[str, Any]]:
+    """Return the scores of a harness file of results: TASK/METRIC, or "TASK/METRIC,FILTER"; without standard errors."""
+    name = system or str(content.get("model_name") or path.parent.name)
+    return [
+        {
+            "system": name,
+            "metric": f"{task}/{key.removesuffix(',none')}",
+            "value": value,
+            "fixed": True,
+            "where": str(path),
+        }
+        for task, numbers in content["results"].items()
+        for key, value in (numbers.items() if isinstance(numbers, Mapping) else ())
+        if isinstance(value, int | float) and "," in key and "_stderr" not in key
+    ]
 
 
 def _number(value: Any, where: str) -> float:
@@ -182,21 +294,13 @@ def _number(value: Any, where: str) -> float:
     return number
 
 
-def _require_single(names: Sequence[Any], where: str) -> None:
-    """Check that no column of the long form occurs twice.
-
-    Raises:
-        PhmrunError: (exit 3) One does.
-    """
-    if twice := [name for name in (*COLUMNS, *OPTIONAL) if names.count(name) > 1]:
-        raise bad(f"the column {twice[0]!r} occurs twice", where, hint="Keep the one that is meant.")
-
-
 def _text(value: Any) -> str:
     """Return a label as text without surrounding spaces.
 
     Integral floats lose their ".0"; None and NaN are empty.
     """
+    if isinstance(value, str):
+        return value.strip()
     if pandas.isna(value):
         return ""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()

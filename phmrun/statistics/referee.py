@@ -169,7 +169,7 @@ def decide(
             bounds, or the rows contradict each other.
         ValueError: ``over`` is unknown.
     """
-    table = long_form(rows)
+    table = long_form(rows, metric)
     if table.empty:
         raise bad("there are no scores", "")
     if margin is not None and not 0 <= margin < math.inf:
@@ -233,7 +233,7 @@ def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms:
     Raises:
         PhmrunError: As :func:`decide`; (exit 3) there are fewer than two systems.
     """
-    table = long_form(rows)
+    table = long_form(rows, metric)
     names = [] if table.empty else list(choose_metric(table, metric)["system"].unique())
     names = [name for name in names if name != trivial]
     if len(names) < 2:
