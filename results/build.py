@@ -1,16 +1,18 @@
 """Write RESULTS.md, one page for each sweep, and their pictures from the records in this folder.
 
 ``python results/build.py [DIR] [--check]``. ``DIR/questions.yaml`` has the order, the words and the matrix; without it,
-each sweep is a section. ``--check`` writes nothing, and exits with code 3 if a page differs or a picture is missing.
-Trains nothing and needs no data.
+each sweep is a section. Numbers in the answer are filled in from the records. ``--check`` writes nothing, and exits
+with code 3 if a page differs or a picture is missing. Trains nothing and needs no data.
 """
 
 import argparse
+import math
 import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,20 +29,21 @@ from phmrun.papers.table import FOLDER, load_table
 from phmrun.report.content import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
-from phmrun.results.costs import cost_texts, points_of
+from phmrun.results.costs import cost_of, points_of
 from phmrun.results.layout import lay_out, pair_notes, verdict_table, verdict_words
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects, draw_pareto
 from phmrun.results.render import Styled, markdown_table
 from phmrun.results.table import MISSING
-from phmrun.statistics.verdict import DECIDED
+from phmrun.statistics.verdict import DECIDED, Verdict
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
-UNITS = {"weights-size": "MB", "file-size": "MB shipped", "clock-step": "ms/step", "clock-sentence": "ms/sentence"}
+COSTS = ("parameters", "multiplications")
 RATE = re.compile(r", lr [^,]+")  # in the name of a row
+USUAL = ", embedding dense"  # in the name of a row of a sweep that varies embeddings, too
 Pictures = dict[Path, Callable[[], Any]]
 """Functions that draw a picture, by its path."""
 
@@ -70,9 +73,8 @@ class Sweep:
             raise PhmrunError(what, where=str(self.file), hint=f"phmrun sweep {self.file} --plan", code=ExitCode.DATA)
         self.title = self.table.title or self.name
         self.score = self.table.headings[0].scores[0]
-        compared = self.view.differences(self.margin)
-        self.withdrawn = {row: self._reason(row) for row, _ in compared if self._reason(row)}
-        self.compared = {place: value for place, value in compared.items() if place[0] not in self.withdrawn}
+        self.compared = dict(self.view.differences(self.margin))
+        self.withdrawn: dict[int, str] = {}
         self.baselines = {row.label: row.values[0] for row in baseline_rows(self.table) if row.values[0] is not None}
         entries = [line[0].entries for line in self.table.figures]
         self.dense = next((row for row, its in enumerate(entries) if its and its[0].is_baseline), None)
@@ -82,20 +84,21 @@ class Sweep:
             raise PhmrunError(what, where=str(self.file), valid=names, code=ExitCode.DATA)
         self.pairs = all_pairs(self.table, self.margin, set(rows.values())) if rows else []
 
-    def _reason(self, row: int) -> str:
-        """Return the reason why a row's verdict is withdrawn, or an empty text."""
-        reasons = self.asked.get("withdrawn", {}).items()
-        return next((reason for begin, reason in reasons if self.table.names[row].startswith(begin)), "")
+    def withdraw(self, longer: Sequence["Sweep"]) -> None:
+        """Withdraw the verdicts of rows that were trained longer in another sweep; done once for all rows."""
+        names = {other.plain_name(row): other for other in longer for row in range(len(other.table.rows))}
+        places = {row: names[name] for row, _ in self.compared if (name := self.plain_name(row)) in names}
+        self.withdrawn = {row: f"trained longer in {sweep.name}" for row, sweep in places.items()}
+        self.compared = {place: value for place, value in self.compared.items() if place[0] not in self.withdrawn}
+
+    def plain_name(self, row: int) -> str:
+        """Return a row's name without learning rate and remarks."""
+        return RATE.sub("", self.table.names[row].partition(" (")[0]).removesuffix(USUAL)
 
     def place(self, begin: str) -> int | None:
         """Return the first row whose name begins so, with its learning rate or without."""
         forms = ((row, form) for row, name in enumerate(self.table.names) for form in (name, RATE.sub("", name)))
         return next((row for row, form in forms if form.startswith(begin)), None)
-
-    def costs(self, row: int) -> str:
-        """Return the costs of a row on record: "3.60 MB, 9.9 ms/step, 0.03 ms/sentence"."""
-        texts = cost_texts(self.table.figures[row][0].entries, list(UNITS))
-        return ", ".join(f"{text} {unit}" for text, unit in zip(texts, UNITS.values(), strict=True) if text != MISSING)
 
     def cell(self, row: int) -> str:
         """Return a row's difference from dense: "-0.42 [-0.61, -0.23] different, worse"; a dash without one."""
@@ -118,13 +121,16 @@ class Sweep:
         value, name = known[0] if metric_of(self.score).lower_is_better else known[-1]
         return f"{name} {value:.2f}"
 
-    def reference(self) -> Styled:
-        """Return the dense row's score, "76.40 ± 0.31, 3 seeds", with its costs; a dash without one."""
-        if self.dense is None or (mean := self.table.figures[self.dense][0].numbers[0].mean) is None:
-            return Styled(MISSING)
-        numbers = self.table.figures[self.dense][0].numbers[0]
-        deviation = "" if numbers.deviation is None else f" ± {numbers.deviation:.2f}"
-        return Styled(f"{mean:.2f}{deviation}, {counted(len(numbers.values), 'seed')}", self.costs(self.dense))
+    def reference(self) -> str:
+        """Return the dense row's score: "76.40 ± 0.31, 3 seeds"; a dash without one."""
+        if self.dense is None or not (numbers := self.table.figures[self.dense][0].numbers[0]).values:
+            return MISSING
+        return f"{numbers.text('mean±std')}, {counted(len(numbers.values), 'seed')}"
+
+    def amount(self, row: int | None, cost: str) -> float:
+        """Return a cost of a row; NaN if it is not on record."""
+        value = None if row is None else cost_of(self.table.figures[row][0].entries, cost)
+        return math.nan if value is None else value
 
     def verdicts(self) -> str:
         """Return its verdicts counted: "2 different, worse · 1 open; of 6 pairs 6 undecided"."""
@@ -153,9 +159,10 @@ class Sweep:
         """Return parameters and score of each row whose verdict is not withdrawn."""
         return [point for row, point in points_of(self.table, 0).items() if row not in self.withdrawn]
 
-    def sizes(self, lines: Mapping[str, float], widths: "Sweep | None") -> Any:
-        """Draw the first score by parameters, beside a curve of dense networks of several widths."""
-        levels, curve = {**self.baselines, **lines}, widths.points() if widths else ()
+    def sizes(self, asked: Mapping[str, Any], sweeps: Mapping[str, "Sweep"]) -> Any:
+        """Draw the first score by parameters, beside printed scores and a curve of dense networks of several widths."""
+        curve = sweeps[asked["widths"]].points() if "widths" in asked else ()
+        levels = {**self.baselines, **dict(map(published, asked.get("published", ())))}
         return draw_pareto(self.points(), self.score, heading=self.title, baselines=levels, curve=curve)
 
     def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
@@ -169,6 +176,8 @@ class Sweep:
         if self.effects():
             what = "Differences from dense with their simultaneous 95 % intervals over seeds"
             yield link(what, Path("effects.svg"), "!")
+        if "sizes" in self.asked:
+            yield link(f"{self.score} by parameters", Path("sizes.svg"), "!")
         yield markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
         for row, reason in self.withdrawn.items():
             yield markdown(f"{self.table.names[row]}: verdict withdrawn: {reason}")
@@ -210,39 +219,86 @@ def published(line: Mapping[str, str]) -> tuple[str, float]:
     return f"{line['cite']}, {line['row']} (published)", float(Printed.parse(cell).amount)
 
 
-def matrix_cell(column: Mapping[str, Any], begin: str, sweeps: Mapping[str, Sweep]) -> Styled:
-    """Return a structure's cell: undecided in small print; bold if the column's longer sweep decides it alike."""
-    for name in (column["sweep"], *column.get("also", ())):
-        sweep = sweeps[name]
-        if (row := sweep.place(begin)) is None:
-            continue
-        longer = sweeps[column["longer"]] if column.get("longer") else None
-        later = None if longer is None or (at := longer.place(begin)) is None else longer.compared.get((at, 0))
-        compared = sweep.compared.get((row, 0))
-        decided = compared is not None and compared.verdict in DECIDED
-        alike = compared is not None and later is not None and verdict_words(compared) == verdict_words(later)
-        return Styled(sweep.cell(row), sweep.costs(row), strong=decided and alike, muted=not decided)
-    return Styled(MISSING)
+Found = tuple[Sweep, int]
+"""Sweep and row of a structure."""
 
 
-def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep], folder: Path, pictures: Pictures) -> list[str]:
-    """Return the table of structures by tasks and the pictures of sizes; these are added to ``pictures``."""
+def found(column: Mapping[str, Any], begin: str, sweeps: Mapping[str, Sweep]) -> Found | None:
+    """Return where a column has a structure: the first of its sweeps with a row whose name begins so."""
+    named = [sweeps[name] for name in (column["sweep"], *column.get("also", ()))]
+    return next(((sweep, row) for sweep in named if (row := sweep.place(begin)) is not None), None)
+
+
+def is_decided(place: Found) -> bool:
+    """True if a row differs from dense, or is as good within the margin."""
+    compared = place[0].compared.get((place[1], 0))
+    return compared is not None and compared.verdict in DECIDED
+
+
+def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
+    """Return what the answer says of the first column's task: the narrower dense row beside all structures."""
+    column, every = matrix["columns"][0], matrix["columns"]
+    sweep, narrow = found(column, matrix["equal"], sweeps) or (sweeps[column["sweep"]], -1)
+    begins = {name: begin for name, begin in matrix["rows"].items() if begin != matrix["equal"]}
+    placed = {name: place for name, begin in begins.items() if (place := found(column, begin, sweeps))}
+    shown = {name: place[0].compared[place[1], 0].judgement.difference for name, place in placed.items()} | {
+        "": sweep.compared[narrow, 0].judgement.difference
+    }
+    known = {name: difference for name, difference in shown.items() if difference}
+    ranked = sorted(known.keys() - {""}, key=lambda name: known[name].value)
+    direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
+    told = [(p.place[0] == narrow) == p.judgement.better for p in direct if p.verdict is Verdict.DIFFERENT]
+    rows = {"dense": [sweep.amount(sweep.dense, c) for c in COSTS], "narrow": [sweep.amount(narrow, c) for c in COSTS]}
+    ranges = [sorted(place[0].amount(place[1], cost) for place in placed.values()) for cost in COSTS]
+    cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
+    decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
+    reach = [difference.detectable for difference in known.values()]
+    return {
+        "task": column["name"],
+        "narrow": sweep.cell(narrow),
+        "structures": len(ranked),
+        "lower": sum(known[name].value < known[""].value for name in ranked),
+        "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
+        "worst": f"{known[ranked[0]].value:+.2f}, {ranked[0]}",
+        "direct": len(direct),
+        "direct_worse": sum(told),
+        "direct_better": len(told) - sum(told),
+        **{
+            f"{name}_{cost}": f"{amount:,.0f}"
+            for name, its in rows.items()
+            for cost, amount in zip(COSTS, its, strict=True)
+        },
+        **{cost: f"{amounts[0]:,.0f} to {amounts[-1]:,.0f}" for cost, amounts in zip(COSTS, ranges, strict=True)},
+        "decided": " and ".join(decided),
+        "seeds": ", ".join(map(str, sorted({count for its in known.values() for count in its.seeds}))),
+        "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
+    }
+
+
+def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> list[str]:
+    """Return the answer and the table of structures by tasks; decided differences are bold with a star."""
     columns = matrix["columns"]
     rows: list[tuple[Any, ...]] = [("dense", *(sweeps[column["sweep"]].reference() for column in columns))]
-    rows += [
-        (name, *(matrix_cell(column, begin, sweeps) for column in columns)) for name, begin in matrix["rows"].items()
-    ]
+    for name, begin in matrix["rows"].items():
+        places = [found(column, begin, sweeps) for column in columns]
+        cells = [place and place[0].cell(place[1]) for place in places]
+        decided = [place is not None and is_decided(place) for place in places]
+        rows.append(
+            (
+                name,
+                *(
+                    Styled(f"{cell or MISSING}{' *' * mark}", strong=mark)
+                    for cell, mark in zip(cells, decided, strict=True)
+                ),
+            )
+        )
     rows.append(("best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)))
-    parts = [f"## {matrix['question']}", markdown(matrix.get("about", ""))]
-    parts += [markdown_table(("", *(column["name"] for column in columns)), rows), "## Scores by size"]
-    for column in (*columns, *matrix.get("pictures", ())):
-        lines, curve = dict(map(published, column.get("published", ()))), sweeps.get(column.get("widths", ""))
-        for name in (column["sweep"], *column.get("also", ())):
-            if len(sweeps[name].points()) > 1:
-                path = folder / name / "sizes.svg"
-                pictures[path] = lambda sweep=sweeps[name], lines=lines, curve=curve: sweep.sizes(lines, curve)
-                parts.append(link(f"{column['name']}: {sweeps[name].score} by size", path, "!"))
-    return parts
+    told = facts(matrix, sweeps) if "answer" in matrix else {}
+    return [
+        *(markdown(sentence.format(**told)) for sentence in matrix.get("answer", ())),
+        markdown_table(("", *(column["name"] for column in columns)), rows),
+        markdown(matrix.get("about", "")),
+    ]
 
 
 def questions_of(folder: Path) -> dict[str, Any]:
@@ -260,6 +316,8 @@ def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
     records = restore_folder(folder, runs, durable=False)
     spent = sum(segment.get("cpu_seconds", 0.0) for run in records for segment in run.environment()) / 3600
     sweeps = {s["name"]: Sweep(s, folder, runs) for q in asked["questions"] for s in q.get("sweeps", ())}
+    for sweep in sweeps.values():
+        sweep.withdraw([sweeps[name] for name in sweep.asked.get("longer", ())])
     pages, pictures, listed = {}, Pictures(), list[str]()
     for question in asked["questions"]:
         its = [sweeps[sweep["name"]] for sweep in question.get("sweeps", ())]
@@ -267,20 +325,21 @@ def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
             pages[sweep.file.with_name("README.md")] = joined(sweep.readme(question))
             if draw := sweep.effects():
                 pictures[sweep.file.with_name("effects.svg")] = draw
+            if (shape := sweep.asked.get("sizes")) is not None:
+                pictures[sweep.file.with_name("sizes.svg")] = partial(sweep.sizes, shape, sweeps)
         links = [f"- {link(s.title, Path(s.name, 'README.md'))}: {markdown(s.verdicts())}" for s in its]
         listed += [
             f"## {question['question']}",
             "\n".join(links) or markdown(question.get("about", "Nothing was run.")),
         ]
-    pages[folder / "sweeps.md"] = joined(["# Sweeps", *listed])
+    unknown = ["## What is not known", *map(markdown, asked["unknown"])] if "unknown" in asked else []
+    pages[folder / "sweeps.md"] = joined(["# Sweeps", markdown(asked.get("rule", "")), *listed, *unknown])
     parts = [f"# {asked['title']}", markdown(asked.get("about", ""))]
-    parts.append(f"{len(records)} runs, trials of the tuning among them; {spent:.1f} CPU hours in all.")
-    parts.append(fenced(f"phmrun results restore {folder} --runs-dir runs", "console"))
-    parts += overview(asked["matrix"], sweeps, folder, pictures) if "matrix" in asked else []
-    parts += ["## What is not known", *map(markdown, asked["unknown"])] if "unknown" in asked else []
+    parts += overview(asked["matrix"], sweeps) if "matrix" in asked else []
     parts += [
-        "## Where are the runs?",
-        f"{link('Sweeps', folder / 'sweeps.md')}: all {len(sweeps)}, with their verdicts",
+        f"{link('Sweeps', folder / 'sweeps.md')}: all {len(sweeps)}, with costs, pictures, verdicts and commands. "
+        f"{len(records)} runs, trials of the tuning among them; {spent:.1f} CPU hours in all.",
+        fenced(f"phmrun results restore {folder} --runs-dir runs", "console"),
     ]
     pages[Path("RESULTS.md")] = joined(parts)
     return pages, pictures

@@ -1,7 +1,6 @@
 """``results/build.py``: pages of committed records, on a few sweeps of the project; no data, no training."""
 
 import importlib.util
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -11,21 +10,19 @@ import pytest
 ROOT = Path(__file__).parents[2]
 QUESTIONS = """title: T
 matrix:
-  question: Which?
+  equal: "dense, model width="
+  answer: ["{narrow} beside {best} and {worst}; {lower} of {structures}; {decided}; {narrow_parameters}"]
   columns:
-    - {name: decided only when longer, sweep: agreement-structures, longer: translation-longer}
+    - {name: long, sweep: translation-longer}
     - {name: short, sweep: agreement-structures, also: [agreement-embeddings]}
-    - name: long
-      sweep: agreement-structures
-      longer: agreement-structures
-      published: [{cite: Zhang et al. 2021, table: phm/table6, row: Transformer, column: Acc}]
-  rows: {low rank: low-rank, PHM: phm n=4, embeddings: embedding kronecker, none: monarch blocks=8}
+  rows:
+    {narrower: "dense, model width=", low rank: low-rank, PHM: phm n=4, embeddings: embedding kronecker, none: phm n=9}
 questions:
   - question: Q
     sweeps:
-      - {name: agreement-structures, withdrawn: {monarch: of no use}}
+      - {name: agreement-structures, longer: [agreement-embeddings]}
       - {name: agreement-embeddings}
-      - {name: translation-longer, pairs: [phm n=4, monarch, low-rank]}
+      - {name: translation-longer, pairs: [phm n=4, monarch, low-rank], sizes: {}}
 """
 
 
@@ -51,20 +48,19 @@ def copy(*names):
 
 
 @pytest.mark.long
-def test_matrix_has_intervals_costs_and_emphasis_and_pairs_are_compared(build):
+def test_matrix_and_answer_have_intervals_and_pairs_are_compared(build):
     copy("agreement-structures", "agreement-embeddings", "translation-longer")
     Path("results/questions.yaml").write_text(QUESTIONS)
     assert build() == (0, "")
     assert build("--check") == (0, "")
     text = Path("RESULTS.md").read_text()
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in text.splitlines()}
-    other, short, long = rows["low rank"]
-    costs = "<small>1.87 MB, .* ms/step, .* ms/sentence</small>"
-    assert re.fullmatch(rf"-6.05 \\\[.*\\\] different, worse<br>{costs}", short)
-    assert long == f"<strong>{short.replace('<br>', '</strong><br>')}"  # decided at both lengths
-    assert re.match(r"(<strong>)?-6.05 ", other)
-    assert rows["PHM"][0].startswith("<small>-2.82")
-    assert [cell == "–" for cell in (*rows["embeddings"], *rows["none"])] == [True, False, *[True] * 4]
+    assert rows["low rank"][0] == "<strong>-4.56 \\[-6.77, -2.35\\] different, worse *</strong>"
+    assert rows["PHM"][1].startswith("-2.82 ")  # undecided
+    assert [cell == "–" for cell in (*rows["embeddings"], *rows["none"])] == [True, False, True, True]
+    answer = "-1.83 \\[-3.85, +0.19\\] beside -2.79, PHM and -4.56, low rank; 2 of 2; 3 of 3 in long"
+    assert answer.replace("3 of 3", "2 of 3") in text
+    assert "; 734,832" in text
     sweep = Path("results/translation-longer/README.md").read_text()
     below = sweep.partition("Rows beside one another")[2].splitlines()
     pairs = [line.strip("| ").split(" | ") for line in below if "lr 0." in line and line.startswith("| ")][:3]
@@ -73,7 +69,6 @@ def test_matrix_has_intervals_costs_and_emphasis_and_pairs_are_compared(build):
         ("-1.76", "different, worse"),
         ("-1.08", "different, worse"),
     ]
-    assert ": verdict withdrawn: of no use" in Path("results/agreement-structures/README.md").read_text()
     assert "; of 3 pairs 1 undecided · 2 different, worse" in Path("results/sweeps.md").read_text()
     with Path("RESULTS.md").open("a") as end:
         end.write("Accuracy is 99.9.\n")
