@@ -36,7 +36,7 @@ def with_items(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 def copies(records: Sequence[dict[str, Any]], count: int, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield ``count`` records: those of ``records`` in turn, each time with further seeds."""
-    from phmrun.layers import options_of
+    from phmrun.config.options import options_of
 
     for number in range(count):
         record = deepcopy(records[number % len(records)])

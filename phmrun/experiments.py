@@ -119,7 +119,7 @@ def resolve_request(
     everything = [base, *(config_source(name) for name in configs), *sources]
     if definition.runner:
         return Request(definition, resolve(schema, everything, None), sums)
-    from phmrun.layers import options_of  # imports torch, and only now is it needed
+    from phmrun.config.options import options_of  # imports torch, and only now is it needed
 
     resolved = resolve(schema, everything, options_of)
     name, task = resolved.config.data.name, resolved.config.task
@@ -345,7 +345,7 @@ def load_results(source: AnyPath | None = None, *, runs_dir: AnyPath | None = No
         from phmrun.sweeps.results import view
 
         return view([str(source)], place).results
-    from phmrun.layers import options_of  # imports torch, and only now is it needed
+    from phmrun.config.options import options_of  # imports torch, and only now is it needed
     from phmrun.results import Results
 
     return Results.load(Path(source or place), options_of)

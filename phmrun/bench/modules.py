@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from phmrun.config.options import checked_options, options_of
 from phmrun.layers import LSTM, Linear, folded, for_inference
 from phmrun.layers.inference import factors_pay, resolve_application
 from phmrun.layers.linear import Application
-from phmrun.layers.options import checked_options, options_of
 from phmrun.registry import STRUCTURES
 
 ORDERS = (2, 4, 8, 16)

@@ -232,8 +232,8 @@ def _label(layer: Mapping[str, Any]) -> str:
 
     Its order is named even if it is the default.
     """
+    from phmrun.config.options import options_of
     from phmrun.exchange.compress import ORDERS
-    from phmrun.layers import options_of
     from phmrun.ledger.recorded_config import layer_label
 
     usual = options_of(layer["structure"]).defaults()

@@ -60,7 +60,7 @@ def layers(
 
 def _show(name: str, as_json: bool) -> None:
     """Print a structure or embedding: description, formulas, counts, options."""
-    from phmrun.layers import options_of
+    from phmrun.config.options import options_of
 
     facts = _facts(name)
     options = [

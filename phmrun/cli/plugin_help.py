@@ -68,7 +68,7 @@ def _rows(task: str) -> Iterator[Row]:
     There is one for each name of a plug-in that the task can use, followed by one for each of its own options. Datasets
     of other tasks are left out, as are options that all networks have.
     """
-    from phmrun.layers import options_of
+    from phmrun.config.options import options_of
 
     schema = TASKS.get(task).load("schema")
     model: Any = schema.model_fields["model"].annotation

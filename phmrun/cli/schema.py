@@ -53,7 +53,7 @@ def schema(
         configuration = TASKS.get(task).load("schema")
         from phmrun.config import Source, json_schema
         from phmrun.config.layering import with_network_options
-        from phmrun.layers import options_of
+        from phmrun.config.options import options_of
 
         if model:
             configuration = with_network_options(configuration, [Source("--model", {"model": {"network": model}})])

@@ -13,7 +13,6 @@ import torch
 from phmrun.config import Experiment, LayerConfig, Section
 from phmrun.documents import parse_json
 from phmrun.engine.checkpoints import checksum_of
-from phmrun.engine.code import foreign_marks
 from phmrun.engine.module import TrainingModule
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import json_text, read_regular
@@ -25,8 +24,6 @@ from phmrun.ledger.outcome import is_leader
 from phmrun.registry import STRUCTURES
 
 BASE = "base.json"
-EXTENDS = "extends"
-"""Name of the mark with the id of the run that a run extends or adapts."""
 
 
 def adapter_layers(section: Section) -> Iterator[LayerConfig]:
@@ -83,15 +80,6 @@ def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run |
         config, parent = config.model_copy(update={"adapts": parent.path.resolve()}), None
     check_adaptation(config)
     return config, parent
-
-
-def code_marks(config: Experiment) -> dict[str, str]:
-    """Return the marks of code and base run in an experiment's identity.
-
-    They are the checksums of third-party code, and under "extends" the base run's id (its folder's name) if there is
-    one.
-    """
-    return {**foreign_marks(config), **({EXTENDS: config.adapts.name} if config.adapts else {})}
 
 
 def with_base_vocabulary(config: Experiment) -> Experiment:

@@ -17,6 +17,18 @@ from phmrun.config.names import Registered
 from phmrun.errors import PhmrunError
 from phmrun.registry import EMBEDDINGS, METRICS, OURS, STRUCTURES, TASKS, Registry, loaded_plugins, networks
 
+EXTENDS = "extends"
+"""Name of the mark with the id of the run that a run extends or adapts."""
+
+
+def code_marks(config: Experiment) -> dict[str, str]:
+    """Return the marks of code and base run in an experiment's identity.
+
+    They are the checksums of third-party code, and under "extends" the base run's id (its folder's name) if there is
+    one.
+    """
+    return {**foreign_marks(config), **({EXTENDS: config.adapts.name} if config.adapts else {})}
+
 
 def foreign_marks(config: Experiment) -> dict[str, str]:
     """Return the checksums of third-party packages' code, by package and object.

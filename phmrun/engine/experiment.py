@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from phmrun.config import Experiment, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
-from phmrun.engine.adaptation import EXTENDS, code_marks, with_base, with_base_vocabulary
+from phmrun.engine.adaptation import with_base, with_base_vocabulary
 from phmrun.engine.arithmetic import kernels_of, set_threads
 from phmrun.engine.bookkeeping import keep_data, recording, scores_of_training, tell_validation
 from phmrun.engine.checkpoints import LAST, save_start
+from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, build_data, prepare
 from phmrun.engine.derivation import Derivation, check_extension, check_teacher

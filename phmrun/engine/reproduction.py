@@ -12,9 +12,9 @@ from torch import Tensor
 
 from phmrun.config import Experiment, HardwareConfig, with_absolute_paths
 from phmrun.documents import parsed
-from phmrun.engine.adaptation import EXTENDS, code_marks
 from phmrun.engine.agreement import Agreement, Course, agreement, course_of, same
 from phmrun.engine.checkpoints import BEST, LAST, load_checkpoint, weights_checksum
+from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import config_of

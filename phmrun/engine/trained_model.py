@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from phmrun.config import Experiment, Task, load_run_config, with_decoding
+from phmrun.config.options import options_of
 from phmrun.engine.adaptation import adapt, base_run
 from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
@@ -26,7 +27,6 @@ from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.kernels import Choice
-from phmrun.layers import options_of
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.record import WEIGHTS

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from phmrun.config import Experiment, LayerConfig
+from phmrun.config.options import checked_options, options_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import TrainingConfig
 from phmrun.engine.calibration import input_covariances, mean_loss
@@ -20,9 +21,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
-from phmrun.layers import options_of
 from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
-from phmrun.layers.options import checked_options
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
+from phmrun.config.options import options_of
 from phmrun.config.sections import NO_DATA
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
@@ -16,7 +17,6 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.exchange.checkpoint import WEIGHTS, read_checkpoint
 from phmrun.exchange.huggingface import describe, load_weights
 from phmrun.files import write_json
-from phmrun.layers import options_of
 from phmrun.ledger import Run, State
 from phmrun.models.transformer import Transformer
 from phmrun.registry import TASKS

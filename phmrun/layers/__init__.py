@@ -1,5 +1,6 @@
 """Weight structures and the modules that are built over any of them."""
 
+from phmrun.config.options import options_of
 from phmrun.layers.adapters import Adapter, merge
 from phmrun.layers.adaptive import AdaptiveInput, AdaptiveSoftmax
 from phmrun.layers.attention import MultiheadAttention
@@ -13,7 +14,6 @@ from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.network import share_parameters, tied_output
-from phmrun.layers.options import options_of
 from phmrun.layers.report import ConversionReport, conversion_report
 from phmrun.layers.structure import Structure, build_structure, register
 

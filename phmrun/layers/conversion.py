@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
+from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.adapters import freeze_base
 from phmrun.layers.convolution import Convolution
@@ -21,7 +22,6 @@ from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import replaced
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.options import options_of
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import (
     ATTRIBUTE,

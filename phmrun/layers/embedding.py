@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import torch
 from torch import Tensor, nn
 
+from phmrun.config.options import checked_options, section_of
 from phmrun.errors import PhmrunError
 from phmrun.layers.linear import on_device
-from phmrun.layers.options import checked_options, section_of
 from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision
 from phmrun.registry import EMBEDDINGS
 from phmrun.section import Section

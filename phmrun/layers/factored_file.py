@@ -27,11 +27,11 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
+from phmrun.config.options import checked_options, options_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.gate_maps import GateMapping
-from phmrun.layers.options import checked_options, options_of
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Application, Structure

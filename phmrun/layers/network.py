@@ -6,10 +6,11 @@ moved and copied once. A state dict contains them under every map's name, and lo
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from torch import nn
 
+from phmrun.config.options import Share
 from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.adaptive import AdaptiveInput, TiedOutput
 from phmrun.layers.define import DeFINE
@@ -91,9 +92,6 @@ def scope_of(name: str) -> str:
     """
     first = name.partition(".")[0]
     return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")
-
-
-Share = Literal["none", "model", "kind"]
 
 
 def share_parameters(network: nn.Module) -> None:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.config.options import checked_options, options_of, section_of
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import conformance
 from phmrun.layers.fitting import fit_by_gradient
-from phmrun.layers.options import checked_options, options_of, section_of
 from phmrun.registry import FREEZE, STRUCTURES
 
 Application = Literal["dense", "factored"]

@@ -48,9 +48,9 @@ _LISTED: ContextVar[dict[Path, list[Run]] | None] = ContextVar("listed", default
 def unchanged() -> Iterator[None]:
     """Context in which :func:`list_runs` reads each directory once.
 
-    Runs that change or appear within it are not noticed.
+    Runs that change or appear within it are not noticed. An inner context is part of the outer one.
     """
-    token = _LISTED.set({})
+    token = _LISTED.set({} if (listed := _LISTED.get()) is None else listed)
     try:
         yield
     finally:

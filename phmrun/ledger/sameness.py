@@ -9,6 +9,7 @@ from typing import NamedTuple
 from phmrun.config import Experiment
 from phmrun.config.identity import canonical_identity, changed_versions, digits_of
 from phmrun.errors import PhmrunError
+from phmrun.ledger.listing import list_runs
 from phmrun.ledger.run import Run
 
 
@@ -44,7 +45,11 @@ def same_experiment(run: Run, config: Experiment, checksums: Mapping[str, str]) 
     Raises:
         PhmrunError: (exit 3) A file of the run is damaged.
     """
-    text = canonical_identity(config, checksums)
+    return _changes(run, canonical_identity(config, checksums))
+
+
+def _changes(run: Run, text: str) -> Changes:
+    """Compare an experiment's canonical identity with a run's, as :func:`same_experiment`."""
     before, now = run.identity(), json.loads(text)
     if before is None:
         renamed = digits_of(text) != run.id.rpartition("-")[2]
@@ -77,11 +82,12 @@ def runs_beside(
 
     Runs whose status or manifest cannot be read are left out.
     """
-    beside = {}
-    for path in sorted(runs_dir.glob(f"{run_id.rpartition('-')[0]}-*")):
-        with suppress(PhmrunError, OSError):
-            run = Run(path)
-            beside[run.status.updated or "", run.id] = run, same_experiment(run, config, checksums)
+    beside, begin, text = {}, run_id.rpartition("-")[0], ""
+    for run in list_runs(runs_dir):
+        if run.id.rpartition("-")[0] == begin:
+            with suppress(PhmrunError, OSError):
+                text = text or canonical_identity(config, checksums)
+                beside[run.status.updated or "", run.id] = run, _changes(run, text)
     yield from (beside[key] for key in sorted(beside))
 
 

@@ -17,11 +17,12 @@ from pydantic import BaseModel, ValidationError
 from torch import nn
 
 from phmrun.config import Experiment, Source, Task, nested, resolve
+from phmrun.config.options import options_of
 from phmrun.config.problems import choices
 from phmrun.config.provenance import kind_of
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
-from phmrun.layers import options_of, share_parameters
+from phmrun.layers import share_parameters
 from phmrun.papers.published import Match, Printed, Verdict, judge
 from phmrun.papers.table import Column, PaperRow, PaperTable, load_table, table_names
 from phmrun.registry import TASKS, load

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from phmrun.config import load_run_config, to_yaml
+from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
 from phmrun.escaping import fenced, markdown
 from phmrun.files import read_text, write_text
@@ -34,7 +35,6 @@ from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, tally
-from phmrun.sweeps.planning import structure_options
 from phmrun.sweeps.results import View
 from phmrun.sweeps.selection import SEED
 
@@ -76,7 +76,7 @@ def cells_of(view: View) -> list[CellStatus]:
         if entry.run is not None:
             config = None
             with suppress(PhmrunError):  # this release rejects it
-                config = load_run_config(entry.run.config_path, options_of=structure_options)
+                config = load_run_config(entry.run.config_path, options_of=options_of)
             at = {**{key: entry.label(key) for key in view.table.keys}, SEED: entry.seed}
             cell = Cell(at, config, {}, entry.run.path.name, entry.run.about("parameters"), None)
             statuses.append(look(cell, entry.run.path.parent))

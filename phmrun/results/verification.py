@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from phmrun.checksums import CHECKSUMS, fault_in
 from phmrun.config import load_run_config
+from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
 from phmrun.files import cache_dir, sha256_of
-from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.environment import Source
 from phmrun.ledger.manifest import Record

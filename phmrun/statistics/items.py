@@ -13,6 +13,7 @@ Sources: Sellam et al. 2022, "The MultiBERTs", section 4; Koehn 2004.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ Measure = Callable[[Array], Array]  # a corpus score from sums of counts, ``[set
 DRAWS = 1000
 SEED = 12345
 _MOST = 2**22
-"""Most numbers in a block of resampled test sets, or of runs."""
+"""Most numbers in a block of resampled test sets."""
 
 
 @dataclass(frozen=True)
@@ -124,16 +125,35 @@ def resampled(runs: Sequence[NDArray[Any]], measure: Measure, draws: int = DRAWS
     Raises:
         ValueError: The runs have different numbers of items.
     """
-    count = _same_items(runs)
-    on_all = _scores(np.ones((1, count)), runs, measure)[0]
-    stream = np.random.default_rng(SEED)
-    drawn = np.empty((draws, len(runs)))
+    count, kinds = _same_items(runs), runs[0].shape[1]
+    columns: NDArray[Any] = np.ascontiguousarray(np.concatenate(runs, axis=1).T)
+    numbers: dict[bytes, int] = {}  # of distinct columns: runs share those that do not depend on the answers
+    places = [numbers.setdefault(column.tobytes(), len(numbers)) for column in columns]
+    columns = columns[[places.index(number) for number in range(len(numbers))]]
+    # Sums of natural numbers are exact in any order; those below 2²⁴ in single precision, too.
+    natural = np.issubdtype(columns.dtype, np.integer)
+    exact = np.float32 if natural and count * int(columns.max(initial=0)) < 2**24 else np.float64
+    counts: NDArray[Any] = columns.T.astype(exact)
+    weights: NDArray[Any] = _resamples(count, draws)
+
+    def scores(sums: NDArray[Any]) -> Array:
+        """Return the scores ``[sets, runs]`` of sums of the distinct columns, ``[sets, columns]``."""
+        of_runs = sums.astype(np.float64)[:, places].reshape(-1, kinds)
+        return np.asarray(measure(of_runs), dtype=np.float64).reshape(len(sums), len(runs))
+
+    on_all = scores(columns.sum(axis=1, dtype=np.float64)[None])[0]
     together = max(1, _MOST // count)
-    for place in range(0, draws, together):
-        sets = [stream.integers(count, size=count) for _ in range(min(together, draws - place))]
-        weights = np.stack([np.bincount(items, minlength=count).astype(np.float64) for items in sets])
-        drawn[place : place + together] = _scores(weights, runs, measure)
+    parts = [np.matmul(weights[at : at + together].astype(exact), counts) for at in range(0, draws, together)]
+    drawn = scores(np.concatenate(parts))
     return [Resampled(float(score), drawn[:, number], count) for number, score in enumerate(on_all)]
+
+
+@lru_cache(maxsize=2)
+def _resamples(count: int, draws: int) -> NDArray[Any]:
+    """Return how often each of ``draws`` resamples has each of ``count`` items, ``[draws, items]``; cached."""
+    stream = np.random.default_rng(SEED)
+    sets = (np.bincount(stream.integers(count, size=count), minlength=count) for _ in range(draws))
+    return np.stack([times.astype(np.min_scalar_type(times.max())) for times in sets])
 
 
 def variance_of_resamples(system: Sequence[Resampled], reference: Sequence[Resampled]) -> ItemVariance:
@@ -147,26 +167,6 @@ def variance_of_resamples(system: Sequence[Resampled], reference: Sequence[Resam
             in_both += max(surplus, 0.0) / (scores.shape[1] - 1)
     first, second = (tuple(run.score for run in side) for side in (system, reference))
     return ItemVariance(of_items, in_both, system[0].items, (first, second))
-
-
-def _scores(weights: Array, side: Sequence[NDArray[Any]], measure: Measure) -> Array:
-    """Return the scores ``[sets, runs]`` of resampled test sets.
-
-    Counts are summed by a product of matrices, whose sums of natural numbers are exact in any order.
-
-    Args:
-        weights: Number of times that each set has each item, ``[sets, items]``.
-        side: Counts ``[items, kinds]`` of each run.
-        measure: Corpus scores of sums of counts.
-    """
-    block = max(1, _MOST // max(side[0].size, 1))
-    scores = []
-    for place in range(0, len(side), block):
-        runs = side[place : place + block]
-        sums = weights @ np.concatenate(runs, axis=1, dtype=np.float64)
-        of_runs = np.asarray(measure(sums.reshape(-1, side[0].shape[1])), dtype=np.float64)
-        scores.append(of_runs.reshape(len(weights), len(runs)))
-    return np.concatenate(scores, axis=1)
 
 
 def _same_items(runs: Iterable[NDArray[Any]]) -> int:

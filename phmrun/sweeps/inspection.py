@@ -6,16 +6,14 @@ settings.
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from phmrun.config import Experiment, semantic_values
-from phmrun.engine.adaptation import code_marks
+from phmrun.config import Experiment
+from phmrun.engine.code import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule, build_data
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.listing import list_runs
 from phmrun.registry import plugin_marks
 from phmrun.sweeps.cell import Inspect, Inspected
 
@@ -114,41 +112,3 @@ def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
     """
     size = sum(path.stat().st_size for path in data.sources("train"))
     return data.vocabulary.sizes if size <= SMALL else None
-
-
-def recorded_data(runs_dir: Path) -> Recorded:
-    """Return a lookup of checksums of data in the identities of a directory's runs, which are read at the first call.
-
-    The lookup returns ``None`` if no run has the data settings, and raises a `PhmrunError` (exit 2) if runs with the
-    same data settings have different checksums. Checksums of plug-ins and packages are left out.
-    """
-
-    @cache
-    def by_settings() -> dict[str, dict[str, str]]:
-        """Return run ids by data settings, then by checksums, both as JSON; of several, the last by name."""
-        runs: dict[str, dict[str, str]] = {}
-        for run in list_runs(runs_dir):
-            if identity := run.identity():
-                sums = {k: v for k, v in identity["fingerprints"].items() if not k.startswith(("plugin ", "package "))}
-                if sums:
-                    of_data = runs.setdefault(_key(identity["task"], identity["values"]), {})
-                    of_data[json.dumps(sums, sort_keys=True)] = run.id
-        return runs
-
-    def look(config: Experiment) -> Mapping[str, str] | None:
-        """Return the checksums that runs with these data settings recorded, as the lookup."""
-        runs = by_settings().get(_key(config.task, semantic_values(config, former_names=True)), {})
-        if len(runs) > 1:
-            raise PhmrunError(
-                f"runs with these data settings were trained on different files: {', '.join(runs.values())}",
-                where=str(runs_dir),
-                hint="The sweep's data are not on this machine to tell which are meant. Name the runs instead.",
-            )
-        return json.loads(next(iter(runs))) if runs else None
-
-    return look
-
-
-def _key(task: str, values: Mapping[str, object]) -> str:
-    """Return the task and the data settings as JSON, with sorted keys."""
-    return json.dumps([task, {key: values[key] for key in values if key.startswith("data.")}], sort_keys=True)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -34,6 +33,7 @@ class Plan:
     sweep: Sweep
     cells: Sequence[Cell]  # all cells, also those that cannot be run
     trials: Sequence[Cell] = ()  # trials of tuning, as far as their values are known
+    inspect: Inspect | None = None  # the inspector that it was made with
     ledger: Path | None = None  # directory of runs of earlier versions that may replace cells; None: none may
 
     @property
@@ -81,7 +81,7 @@ def plan(
     left_out, baseline = [pattern_of(values) for values in file.exclude], pattern_of(file.baseline)
     every = [
         replace(cell, baseline=fits(cell.at, cell.config, baseline) if baseline else None)
-        for cell in _without_seeds(sweep, cache(options_of))  # options_of reads package metadata at each call
+        for cell in _without_seeds(sweep, options_of)
         if not any(fits(cell.at, cell.config, pattern) for pattern in left_out)
     ]
     for cell in every:
@@ -100,7 +100,7 @@ def plan(
         raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
     if not cells:
         raise PhmrunError(f"no cell of the sweep fits {listed(only)}", where=sweep.where, hint=hint)
-    return Plan(sweep, cells)
+    return Plan(sweep, cells, inspect=inspect)
 
 
 def _check_seed_placeholder(cell: Cell, seeds: Sequence[int]) -> None:

@@ -1,6 +1,6 @@
 """Plans of sweep files, with tuned values and recorded seeds.
 
-Imports torch to count networks.
+Imports torch to count networks; a plan of what is on record counts none.
 """
 
 import json
@@ -10,10 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from phmrun.config import Experiment, Section, Task
+from phmrun.config import Experiment, Task, semantic_values
+from phmrun.config.identity import run_id
 from phmrun.config.layering import OptionsOf
+from phmrun.config.options import options_of
+from phmrun.engine.code import code_marks
+from phmrun.errors import PhmrunError
 from phmrun.ledger.directory import directory_of
+from phmrun.ledger.environment import Source
 from phmrun.ledger.listing import list_runs
+from phmrun.ledger.run import Run
 from phmrun.ledger.sameness import runs_beside
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
@@ -25,7 +31,12 @@ from phmrun.sweeps.tuning import Tuned, settled, with_choices
 
 
 def planned(
-    file: str, only: Sequence[str] | None = None, seeds: int | None = None, *, ledger: Path | None = None
+    file: str,
+    only: Sequence[str] | None = None,
+    seeds: int | None = None,
+    *,
+    ledger: Path | None = None,
+    from_records: bool = False,
 ) -> Plan:
     """Return the plan of a sweep's file.
 
@@ -37,13 +48,14 @@ def planned(
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
         ledger: Directory of runs: has checksums of missing data, and runs of earlier versions that replace cells.
+        from_records: Do not inspect experiments whose data are on record in ``ledger``.
 
     Raises:
         PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
-        inspect, options_of = by_torch(sweep, ledger)
+        inspect, options_of = by_torch(sweep, ledger, from_records=from_records)
     current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
     return replace(current, cells=[recorded_cell(cell, ledger) for cell in current.cells], ledger=ledger)
 
@@ -62,24 +74,26 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     return cell
 
 
-def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """Load a sweep's plug-ins; return an inspector and ``options_of``.
+def by_torch(sweep: Sweep, ledger: Path | None = None, *, from_records: bool = False) -> tuple[Inspect, OptionsOf]:
+    """Load a sweep's plug-ins; return an inspector and the options of structures.
 
     The inspector describes an experiment: by its task's runner if there is one, else by its network, for which torch is
     imported at the first use. Missing data have the checksums on record in ``ledger``; if it is None, they are an
-    error. ``options_of`` is :func:`structure_options`.
+    error. With ``from_records``, checksums on record of data that are unchanged or missing here are enough, and the
+    network is not counted.
 
     Raises:
         PhmrunError: (exit 2) A plug-in cannot be imported.
     """
     plugins = load_plugins([Path(name) for name in sweep.file.plugins])
+    recorded = RecordedData(ledger) if ledger else None
 
     @cache
     def networks() -> Inspect:
         """Return the inspector of experiments that train a network; imports torch."""
-        from phmrun.sweeps.inspection import inspector, recorded_data
+        from phmrun.sweeps.inspection import inspector
 
-        return inspector(plugins, recorded_data(ledger) if ledger else None)
+        return inspector(plugins, recorded)
 
     def inspect(config: Experiment) -> Inspected:
         """Inspect an experiment by its task's runner, else by its network.
@@ -87,21 +101,77 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
         The runner gives its own checksums and those of the plug-ins.
         """
         task: Task = TASKS.get(config.task)
-        if not task.runner:
-            return networks()(config)
-        return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
+        if task.runner:
+            return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
+        if from_records and recorded and (marks := recorded.unchanged(config)):
+            return Inspected(None, {**marks, **plugin_marks(plugins), **code_marks(config)})
+        return networks()(config)
 
-    return inspect, structure_options
+    return inspect, options_of
 
 
-def structure_options(name: str, *, table: bool = False) -> type[Section]:
-    """Return the options of a structure.
+class RecordedData:
+    """Checksums of data that the runs of a directory have on record, by data settings; read at the first use."""
 
-    The first call imports torch. ``table``: as a structure of embedding tables.
-    """
-    from phmrun.layers import options_of
+    def __init__(self, runs_dir: Path) -> None:
+        self._runs_dir = runs_dir
+        self._of_name: dict[str, dict[str, dict[str, Run]]] = {}
 
-    return options_of(name, table=table)
+    def _runs(self, config: Experiment) -> dict[str, Run]:
+        """Return the runs with an experiment's data settings, by checksums as JSON.
+
+        Of runs with the same checksums, the last by name counts. Runs of another task and data by their ids are not
+        read, and those without checksums left out.
+        """
+        name = f"{'-'.join(run_id(config, fingerprints={}).split('-')[:2])}-"
+        if name not in self._of_name:
+            runs = self._of_name[name] = {}
+            for run in list_runs(self._runs_dir):
+                if run.id.startswith(name) and (identity := run.identity()):
+                    sums = {
+                        k: v for k, v in identity["fingerprints"].items() if not k.startswith(("plugin ", "package "))
+                    }
+                    if sums:
+                        of_data = runs.setdefault(_key(identity["task"], identity["values"]), {})
+                        of_data[json.dumps(sums, sort_keys=True)] = run
+        return self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
+
+    def __call__(self, config: Experiment) -> Mapping[str, str] | None:
+        """Return the checksums that runs with these data settings recorded.
+
+        The result is ``None`` without such runs.
+
+        Raises:
+            PhmrunError: (exit 2) Such runs have different checksums.
+        """
+        runs = self._runs(config)
+        if len(runs) > 1:
+            names = ", ".join(run.id for run in runs.values())
+            raise PhmrunError(
+                f"runs with these data settings were trained on different files: {names}",
+                where=str(self._runs_dir),
+                hint="The sweep's data are not on this machine to tell which are meant. Name the runs instead.",
+            )
+        return json.loads(next(iter(runs))) if runs else None
+
+    def unchanged(self, config: Experiment) -> Mapping[str, str] | None:
+        """Return the checksums on record if they are unambiguous, and the files that exist here still have them."""
+        runs = self._runs(config)
+        return self(config) if len(runs) == 1 and all(map(_files_are_unchanged, runs.values())) else None
+
+
+@cache
+def _files_are_unchanged(run: Run) -> bool:
+    """True if the data files of a run that exist on this machine have the recorded checksums; cached."""
+    data = run.data()
+    files = {file.path: file.sha256 for split in data.splits.values() for file in split.files} if data else {}
+    here = {Path(path): digest for path, digest in files.items() if Path(path).is_absolute() and Path(path).is_file()}
+    return all(Source.of(path).sha256 == digest for path, digest in here.items())
+
+
+def _key(task: str, values: Mapping[str, object]) -> str:
+    """Return the task and the data settings as JSON, with sorted keys."""
+    return json.dumps([task, {key: value for key, value in values.items() if key.startswith("data.")}], sort_keys=True)
 
 
 def maker(made: Plan) -> Make:
@@ -110,7 +180,7 @@ def maker(made: Plan) -> Make:
     It builds a cell from another and values by dotted key; the same cell object and values give one cell. The plan's
     ledger is used as by :func:`planned`.
     """
-    inspect, options_of = by_torch(made.sweep, made.ledger)
+    inspect = made.inspect or by_torch(made.sweep, made.ledger)[0]
     built: dict[tuple[int, str], tuple[Cell, Cell]] = {}  # by id; the first cell is kept, so that its id stays its own
 
     def make(cell: Cell, values: Mapping[str, Any]) -> Cell:
@@ -147,17 +217,18 @@ def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, 
     Raises:
         PhmrunError: (exit 2) As :func:`planned`.
     """
-    current = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    current = chosen(planned(file, only, seeds, ledger=runs_dir, from_records=True), runs_dir)
     if seeds is not None or current.sweep.file.replicates:
         return current
     rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in current.cells:
         rows.setdefault(cell.row, []).append(cell)
     wanted = {key: values for key, values in read_selection(only or []).items() if key == SEED}
-    recorded = {run.about(SEED) for run in list_runs(runs_dir)} - {cell.at[SEED] for cell in current.cells}
+    texts = {run.id.split("-")[-2] for run in list_runs(runs_dir) if run.id.count("-")}  # TASK-DATA-NETWORK-SEED-DIGITS
+    recorded = {int(text) for text in texts if text.isdecimal()} - {cell.at[SEED] for cell in current.cells}
     further = [
         seed
-        for seed in sorted(seed for seed in recorded if isinstance(seed, int))
+        for seed in sorted(recorded)
         if fits({SEED: seed}, None, wanted)
         and any(_has_run(_with_seed(cell, seed, runs_dir), runs_dir) for cell, *_ in rows.values())
     ]

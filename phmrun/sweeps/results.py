@@ -1,15 +1,13 @@
-"""Results of a sweep or of named runs as one long table.
-
-Imports torch to plan a sweep's file.
-"""
+"""Results of a sweep or of named runs as one long table."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from phmrun.config.options import options_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.listing import list_runs
+from phmrun.ledger.listing import list_runs, unchanged
 from phmrun.ledger.status import State
 from phmrun.papers.table import PaperTable, column_groups
 from phmrun.results.comparison import Comparisons, differences
@@ -18,7 +16,7 @@ from phmrun.results.long_table import PaperShape, Results, done
 from phmrun.results.table import Heading, ResultTable
 from phmrun.sweeps.cell_status import CellStatus, survey
 from phmrun.sweeps.plan import Plan
-from phmrun.sweeps.planning import recorded_plan, structure_options
+from phmrun.sweeps.planning import recorded_plan
 from phmrun.sweeps.selection import SEED
 
 Keys = Sequence[str]
@@ -99,7 +97,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
             f"no run in {runs_dir} is done",
             hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
         )
-    results = Results.load(runs, structure_options)
+    results = Results.load(runs, options_of)
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
 
 
@@ -111,7 +109,8 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     Raises:
         PhmrunError: (exit 2) The file is invalid; (exit 3) a run is damaged.
     """
-    plan = recorded_plan(file, runs_dir, asked.only, asked.seeds)
+    with unchanged():
+        plan = recorded_plan(file, runs_dir, asked.only, asked.seeds)
     statuses = survey(plan, runs_dir)
     for status in statuses:
         if status.run is not None and status.run.broken is not None:

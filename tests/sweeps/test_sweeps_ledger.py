@@ -12,18 +12,20 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.cell_status import CellState, survey
-from phmrun.sweeps.inspection import inspector, recorded_data
+from phmrun.sweeps.inspection import inspector
+from phmrun.sweeps.planning import RecordedData
 from phmrun.sweeps.results import results_of
 
 
 def planned(path, runs_dir):
-    return plan(load_sweep(str(path)), inspector({}, recorded_data(runs_dir)), options_of)
+    return plan(load_sweep(str(path)), inspector({}, RecordedData(runs_dir)), options_of)
 
 
 def done(runs_dir, cell, marks):
     run = Run.create(runs_dir, cell.run_id, to_yaml(cell.config))
     run.write_parameters({"total": cell.parameters})
     run.write_data(DataRecord({}, dict(marks)))
+    run.manifest.begin(canonical_identity(cell.config, marks))
     run.update_metrics("test/bleu", {"value": 20.0 + cell.config.seed, "signature": "x"})
     run.begin(canonical_identity(cell.config, marks))
     run.set_state(State.DONE)

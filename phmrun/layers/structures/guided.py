@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.options import checked_options, options_of
+from phmrun.config.options import checked_options, options_of
 from phmrun.layers.structure import Structure, build_structure, build_weight, full_precision, register
 from phmrun.registry import STRUCTURES
 

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.config.options import Share
 from phmrun.layers.fitting import best_kronecker_sum
 from phmrun.layers.inference import PackedFactors
-from phmrun.layers.network import Share
 from phmrun.layers.structure import Structure, register
 
 

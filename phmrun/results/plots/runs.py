@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from matplotlib.figure import Figure
 
 from phmrun.config import load_run_config, semantic_values
+from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError
-from phmrun.layers import options_of
 from phmrun.ledger import Run
 from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown

@@ -1,15 +1,23 @@
-"""Options of structures and embeddings: a section with the keyword arguments of a constructor."""
+"""Options of structures and embeddings: a section with the keyword arguments of a constructor.
 
+Those of phmrun's structures are read from their source, so that plans and tables need no torch.
+"""
+
+import ast
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_type_hints
+from pathlib import Path
+from typing import Any, Literal, get_args, get_type_hints
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.registry import EMBEDDINGS, FREEZE, STRUCTURES
+from phmrun.registry import EMBEDDINGS, FREEZE, OURS, STRUCTURES
 from phmrun.section import Section
+
+Share = Literal["none", "model", "kind"]
+"""Sharing of a factor between the maps of a network, by value of the option ``share``."""
 
 
 class _Options(Section):
@@ -34,6 +42,9 @@ def options_of(name: str, *, table: bool = False) -> type[Section]:
         options: type[Section] = EMBEDDINGS.get(name).options
         return options
     if name in STRUCTURES:
+        announced = STRUCTURES.announcement(name)
+        if announced is not None and announced.distribution == OURS:
+            return section_of(_constructor(announced.point.value), freezes=True)
         return section_of(STRUCTURES.get(name).__init__, freezes=True)
     if name in EMBEDDINGS:
         raise PhmrunError(
@@ -43,6 +54,43 @@ def options_of(name: str, *, table: bool = False) -> type[Section]:
     if table:
         raise unknown("embedding", name, [*STRUCTURES.names(), *EMBEDDINGS.names()])
     raise unknown("layer", name, STRUCTURES.names())
+
+
+@functools.cache
+def _constructor(place: str) -> Callable[..., Any]:
+    """Return a function with the keyword-only parameters of a constructor, read from its source.
+
+    Their types are those of ``typing``, of this module, or literals that the source's module names.
+
+    Args:
+        place: ``module:Class`` of phmrun.
+    """
+    module, _, name = place.partition(":")
+    path = Path(__file__).parents[2].joinpath(*module.split(".")).with_suffix(".py")
+    source = ast.parse(path.read_text(encoding="utf-8"))
+    owner = next(node for node in source.body if isinstance(node, ast.ClassDef) and node.name == name)
+    init = next((node for node in owner.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None)
+    if init is None:  # that of its first base
+        base = ast.unparse(owner.bases[0])
+        imports = [node for node in source.body if isinstance(node, ast.ImportFrom)]
+        home = next(node.module for node in imports if base in [alias.name for alias in node.names])
+        return _constructor(f"{home}:{base}")
+    init.body, init.returns = [ast.Pass()], None
+    for argument in filter(None, (*init.args.args, init.args.kwarg)):
+        argument.annotation = None  # types of torch
+    kept: list[ast.stmt] = [node for node in source.body if _names_types(node)]
+    scope: dict[str, Any] = {}
+    exec(compile(ast.fix_missing_locations(ast.Module([*kept, init], [])), str(path), "exec"), scope)
+    constructor: Callable[..., Any] = scope["__init__"]
+    return constructor
+
+
+def _names_types(node: ast.stmt) -> bool:
+    """True for an import from ``typing`` or this module, and for an assignment of a ``Literal``."""
+    if isinstance(node, ast.ImportFrom):
+        return node.module in ("typing", __name__)
+    value = getattr(node.value, "value", None) if isinstance(node, ast.Assign) else None
+    return isinstance(value, ast.Name) and value.id == "Literal"
 
 
 @functools.lru_cache(maxsize=512)
