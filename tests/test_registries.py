@@ -85,7 +85,7 @@ def test_a_plug_in_brings_network_loss_optimizer_schedule_and_dataset(tmp_path):
     wrong = phmrun(tmp_path, *command[:4], "--model", "bagg", "--set", "training.loss=focel", "--dry-run")
     assert wrong.returncode == 2
     assert "did you mean 'bag'" in wrong.stderr
-    assert "valid: bag, lstm, transformer" in " ".join(wrong.stderr.split())
+    assert "valid: bag, hf, lstm, transformer" in " ".join(wrong.stderr.split())
     assert "valid: cross-entropy, focal" in " ".join(wrong.stderr.split())
 
 

@@ -9,7 +9,7 @@ def test_overrides_reach_the_evaluation(phmrun, experiment, run_dir):
     assert run.path == run_dir
     assert arguments == {
         "split": "dev", "decoding": {"beam": 3, "alpha": 0.5}, "checkpoint": "last", "average": 4, "batch_size": 9,
-        "device": "auto", "files": [],
+        "device": "auto", "files": [], "pairs": None,
     }  # fmt: skip
     assert "nrefs:1" in result.out
 
@@ -30,3 +30,9 @@ def test_another_test_file(phmrun, experiment, run_dir, tmp_path):
     for options in (["--src", "a.en"], ["--test", "a", "--split", "dev"], ["--test", "a", "--src", "b"]):
         assert phmrun("eval", str(run_dir), *options).code == 2
     assert len(experiment.calls) == 3
+
+
+def test_without_a_run_the_latest_is_scored_and_named(phmrun, experiment, run_dir):
+    result = phmrun("eval", "--runs-dir", str(run_dir.parent))
+    assert [call[1][0].path for call in experiment.calls] == [run_dir]
+    assert f"run {run_dir.name} (done)" in result.err
