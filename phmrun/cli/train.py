@@ -10,6 +10,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, choose_run, resolve_options, spread
 from phmrun.errors import PhmrunError
+from phmrun.registry import TASKS, plugin_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,17 +64,15 @@ def train(
     """
     with console.preparing():
         from phmrun.ledger import Run
+        from phmrun.ledger.sameness import require_same
 
         continued = choose_run(runs_dir, resume) if resume else None
         if continued:
-            options, runs_dir = _options_of(continued, options), continued.path.parent
-            others = (extend, teacher, restart)
-            extend, teacher = _relatives(continued)
-            if any(others):
+            if extend or teacher or restart:
                 raise PhmrunError("a run is continued as it began", where="--resume", hint="Leave the others out.")
+            options, extend, teacher = _as_it_began(continued, options)
+            runs_dir = continued.path.parent
         elif not options.task:
-            from phmrun.registry import TASKS
-
             raise PhmrunError("no task is named", where="phmrun train", valid=TASKS.names())
         parent = continued or (Run.find(runs_dir, extend) if extend else None)
         request = resolve_options(options, parent=parent.config_path if parent else None)
@@ -87,7 +86,10 @@ def train(
     if request.task.runner:
         if extend or teacher:
             raise PhmrunError(f"a run of {request.task.name} has no weights", where="--extend, --teacher")
-        by_runner(request, runs_dir, asking if restart else None, dry_run, as_json, continued)
+        if continued:
+            marks = request.task.load("runner").fingerprints(request.resolved.config)
+            require_same(continued, request.resolved.config, {**marks, **plugin_marks(request.plugins)})
+        by_runner(request, runs_dir, asking if restart else None, dry_run, as_json)
         return
     if dry_run:
         extended = Run.find(runs_dir, extend) if extend else None
@@ -111,54 +113,34 @@ def train(
         console.print_outcome(result.run_id, result.state)
 
 
-def _options_of(run: "Run", options: ExperimentOptions) -> ExperimentOptions:
-    """Return the options with the task of a run, which may not be another one's.
+def _as_it_began(run: "Run", options: ExperimentOptions) -> tuple[ExperimentOptions, str | None, str | None]:
+    """Return the options with the task of a run, and the ids of the runs that it extends and learns from.
 
     Raises:
-        PhmrunError: (exit 2) Another task is named.
-    """
-    task = str(run.status.about.get("task"))
-    if options.task not in ("", task):
-        raise PhmrunError(f"{run.id} is a run of {task}", where=options.task, hint=f"phmrun train --resume {run.id}")
-    return dataclasses.replace(options, task=task)
-
-
-def _relatives(run: "Run") -> tuple[str | None, str | None]:
-    """Return the ids of the runs that a run extends and learns from, as its first process was told.
-
-    Raises:
-        PhmrunError: (exit 2) It began with the weights of a compressed run, which only that command makes.
+        PhmrunError: (exit 2) Another task is named, or the run began with the weights of a compressed one.
     """
     from phmrun.ledger.recorded_config import config_values
 
-    marks = run.fingerprints()
+    task, marks = str(run.status.about.get("task")), run.fingerprints()
+    if options.task not in ("", task):
+        raise PhmrunError(f"{run.id} is a run of {task}", where=options.task, hint=f"phmrun train --resume {run.id}")
     if "compresses" in marks:
         hint = "`phmrun runs show` prints the command that continues it."
         raise PhmrunError("this run began with the weights of a compressed one", where=run.id, hint=hint)
-    adapts = config_values(run.config_path).get("adapts")
-    return None if adapts else marks.get("extends"), marks.get("teacher")
+    extends = None if config_values(run.config_path).get("adapts") else marks.get("extends")
+    return dataclasses.replace(options, task=task), extends, marks.get("teacher")
 
 
 def by_runner(
-    request: "Request",
-    runs_dir: Path,
-    restart: "Callable[[Run], None] | None",
-    dry_run: bool,
-    as_json: bool,
-    continued: "Run | None" = None,
+    request: "Request", runs_dir: Path, restart: "Callable[[Run], None] | None", dry_run: bool, as_json: bool
 ) -> None:
     """Run an experiment by its task's runner, and print scores and state.
 
     With ``dry_run``, files are checked and only the configuration is printed; ``restart`` is called before an earlier
     run is deleted. JSON keys: run_id, run_dir, metrics; with ``dry_run`` config and origin.
-
-    Raises:
-        PhmrunError: (exit 2) The experiment is another one than that of the run to continue.
     """
     from phmrun.config import to_yaml
     from phmrun.ledger import Run
-    from phmrun.ledger.sameness import require_same
-    from phmrun.registry import plugin_marks
 
     config, runner = request.resolved.config, request.task.load("runner")
     origin = {key: label for key, label in request.resolved.origin.items() if label != "default"}
@@ -169,8 +151,6 @@ def by_runner(
         else:
             console.print_line(to_yaml(config, origin))
         return
-    if continued:
-        require_same(continued, config, {**runner.fingerprints(config), **plugin_marks(request.plugins)})
     path = runner.run(config, origin=origin, runs_dir=runs_dir, plugins=request.plugins, restart=restart)
     run = Run(path)
     if as_json:
