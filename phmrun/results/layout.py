@@ -34,7 +34,7 @@ MARKS = {
     Verdict.UNDECIDED: "",
 }
 HEADINGS = ("Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
-COLLAPSED = "collapsed: row, dense; p"
+COLLAPSED = "outlying: row, dense; p"
 FACTS = (
     *("verdict", "better", "difference", "interval", "p", "margin", "detectable", "interval_over_items"),
     *("reason", "collapsed", "compared_seeds", "p_collapsed", "trained", "floor", "seeds_needed", "estimand"),
@@ -419,9 +419,10 @@ def _shared_level(families: Iterable[str]) -> str:
 
 
 def _reason(comparison: RowComparison) -> str:
-    """Return a verdict's reason with the floor, if it is about one, and Fisher's p-value."""
+    """Return a verdict's reason with the floor, if it is about one or outlying seeds, and Fisher's p-value."""
     reason, floor, p = comparison.judgement.reason, comparison.floor, comparison.judgement.p_collapsed
-    named = f" ({floor[0]}: {floor[1]:.2f})" if floor and "floor" in reason else ""
+    named = f"{floor[0]}: {floor[1]:.2f}" if floor else ""
+    named = f" ({named})" if named and "floor" in reason else f"; floor {named}" if named and p is not None else ""
     return f"{reason}{named}" + ("" if p is None else f"; Fisher's exact test p = {p:.2g}")
 
 

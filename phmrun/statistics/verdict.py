@@ -189,7 +189,7 @@ def _judge_one(
         counts = len(collapsed(scores, lower_is_better=lower)), len(collapsed(reference, lower_is_better=lower))
         if any(counts):
             p = fisher_exact((counts[0], len(scores)), (counts[1], len(reference)))
-            reason = f"collapsed seeds: {counts[0]} of {len(scores)}, reference {counts[1]} of {len(reference)}"
+            reason = f"outlying seeds: {counts[0]} of {len(scores)}, reference {counts[1]} of {len(reference)}"
             untrained = passed is False and not counts[1]
             reason += f"; {BELOW_FLOOR}" if untrained else ""
             lost_all = counts[0] == len(scores) or counts[1] == len(reference)

@@ -154,7 +154,7 @@ def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
     compared = differences(table)
     page = lay_out(table, "mean±std", compared, paper=False)
     verdict = dict(zip(page.verdict_columns, page.verdict_rows[0], strict=True))
-    assert verdict["collapsed: row, dense; p"] == "2 of 4, 0 of 4; 0.43"  # Fisher: 2 · C(4, 2) / C(8, 2)
+    assert verdict["outlying: row, dense; p"] == "2 of 4, 0 of 4; 0.43"  # Fisher: 2 · C(4, 2) / C(8, 2)
     assert verdict["verdict"] == "undecided"
     scores = [*table.headings, Heading("unigram", ("test/perplexity-of-unigram",))]
     for shown in (table, tabulate(entries, ["layer"], scores)):  # a run is one seed, however many scores it has
