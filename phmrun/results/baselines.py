@@ -8,7 +8,7 @@ from typing import Any
 from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
 from phmrun.ledger.scores import score_value
-from phmrun.metric import OF, divergence_of, find_baseline, floors_of, metric_of, part_of
+from phmrun.metric import OF, baseline_of, divergence_of, floors_of, metric_of
 from phmrun.results.entries import entry_of_run, identities
 from phmrun.results.table import BUILTIN, REDUCED, ResultTable
 
@@ -74,16 +74,11 @@ def _means(runs: Sequence[Run], score: str) -> dict[str, float]:
     The baselines are those of ``score``, of the same part if it is a part's. The result is empty if the score is a
     baseline's itself.
     """
-    if OF in score:
-        return {}
-    part = part_of(score, metric_of(score))
-    prefix, ending = f"{score.removesuffix(f'-{part}') if part else score}{OF}", f"-{part}" if part else ""
     means: dict[str, float] = {}
-    for full in score_names(runs):
-        name = full.removeprefix(prefix).removesuffix(ending)
-        if full.startswith(prefix) and find_baseline(name) is not None:
-            values = [value for run in runs if (value := run.score(f"{prefix}{name}{ending}")) is not None]
-            means |= {name: fmean(values)} if values else {}
+    for name in score_names(runs):
+        if (place := baseline_of(name, [score])) is not None:
+            values = [value for run in runs if (value := run.score(name)) is not None]
+            means |= {place[1]: fmean(values)} if values else {}
     return means
 
 

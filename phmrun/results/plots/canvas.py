@@ -24,8 +24,8 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#9
 """Colors of Okabe and Ito, distinguishable with color blindness."""
 
 
-_NAMED = ("phm", "low-rank", "monarch", "kronecker", "circulant", "hypercomplex")
-COLORS = {**dict(zip(_NAMED, PALETTE, strict=False)), "dense": PALETTE[7]}
+_NAMED = ("phm", "low-rank", "monarch", "kronecker", "circulant", "hypercomplex", "added", "dense")
+COLORS = dict(zip(_NAMED, PALETTE, strict=True))
 """Colors of structures through all pictures; others have one of :data:`FURTHER` by their name, dense is black."""
 FURTHER = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
 DASHES, MARKERS = ("-", "--", ":", "-."), "os^DvP*X<>"
@@ -51,16 +51,12 @@ def styles(names: Iterable[str]) -> list[Style]:
     counts, chosen = Counter[str](), []
     for name in names:
         structure = next((word for word in re.findall(r"[a-z][a-z-]*", name) if word in known_structures), None)
-        if structure is None:
-            variant, place = divmod(counts[""], len(PALETTE) - 1)  # without black
-            color = PALETTE[place]
-            counts[""] += 1
-        else:
-            color = (
-                PALETTE[7] if structure == "dense" else COLORS.get(structure, FURTHER[crc32(structure.encode()) % 9])
-            )
+        variant, place = divmod(counts[""], len(PALETTE) - 1)  # without black
+        color = PALETTE[place]
+        if structure is not None:
+            color = COLORS.get(structure) or FURTHER[crc32(structure.encode()) % len(FURTHER)]
             variant = counts[color]
-            counts[color] += 1
+        counts[color if structure else ""] += 1
         chosen.append(Style(color, DASHES[variant % len(DASHES)], MARKERS[variant % len(MARKERS)]))
     return chosen
 
