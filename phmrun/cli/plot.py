@@ -162,8 +162,8 @@ def plot_pareto(
         from phmrun.sweeps.results import Asked, view
 
     if over in CLOCKED:
-        what = f"{over} depends on what else the machine did"
-        raise PhmrunError(what, where="--over", valid=[name for name in COSTS if name not in CLOCKED])
+        reason = f"{over} depends on what else the machine did"
+        raise PhmrunError(reason, where="--over", valid=[name for name in COSTS if name not in CLOCKED])
     require_cost(over, "--over")
     selection = view(what, runs_dir, Asked(scores=[score] if score else []))
     tell_faults(selection.statuses)
