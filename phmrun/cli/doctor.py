@@ -185,12 +185,9 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
     space are warnings.
     """
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
-    wandb, mode = (
-        _version("wandb"),
-        os.environ.get("WANDB_MODE") or "off in training; `phmrun sync` goes online or offline",
-    )
+    wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE") or "offline"
     if wandb is None:
-        yield Check("W&B", "warning", "not installed", "pip install wandb, if runs are to be mirrored there.")
+        yield Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
     elif mode == "online" and "WANDB_API_KEY" not in os.environ:
         text, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
         yield Check("W&B", "warning", text, advice)

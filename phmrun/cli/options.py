@@ -233,7 +233,7 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         config: YAML file that overrides the task's defaults; may be repeated, later files override earlier ones.
         set_: Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.
         threads: CPU threads for arithmetic; 0: all free cores (default: 0).
-        wandb: Weights & Biases: offline, online, disabled (default: WANDB_MODE or disabled; later: `phmrun sync`).
+        wandb: Weights & Biases: offline, online, disabled (default: WANDB_MODE or offline).
     """
 
 

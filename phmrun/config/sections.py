@@ -252,9 +252,7 @@ class LoggingConfig(Section):
     every: float = Field(5.0, gt=0)
     """Seconds between progress lines if the output is not a terminal."""
     wandb: Literal["offline", "online", "disabled"] | None = None
-    """Mirror of the run in Weights & Biases; null: the value of WANDB_MODE, else disabled; `phmrun sync` mirrors any
-    run later.
-    """
+    """Mirror of the run in Weights & Biases; null: the value of WANDB_MODE, else offline."""
     project: str = Field("phmrun", min_length=1)
     """Weights & Biases project."""
     entity: str | None = None

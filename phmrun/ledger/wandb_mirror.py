@@ -35,17 +35,16 @@ _log = logging.getLogger(__name__)
 
 
 def wandb_mode(asked: str | None = None) -> Mode:
-    """Return the mode: ``asked``, else ``WANDB_MODE``, else ``disabled``.
+    """Return the mode: ``asked``, else ``WANDB_MODE``, else ``offline``.
 
-    Modes are ``offline``, ``online`` and ``disabled``. By default, training neither imports W&B nor starts its service,
-    which takes seconds: :func:`sync` writes or uploads any run later.
+    Modes are ``offline``, ``online`` and ``disabled``.
 
     ``dryrun`` and ``run`` are W&B's former names of ``offline`` and ``online``.
 
     Raises:
         PhmrunError: (exit 2) There is no such mode.
     """
-    mode = asked or os.environ.get("WANDB_MODE") or "disabled"
+    mode = asked or os.environ.get("WANDB_MODE") or "offline"
     mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)
     if mode not in MODES:
         raise unknown("W&B mode", mode, MODES, where="--wandb" if asked else "WANDB_MODE")
@@ -60,7 +59,7 @@ class Mirror:
     Args:
         run: Run to mirror.
         mode: ``offline`` (files under ``wandb/`` in the run), ``online``, or ``disabled`` (nothing is imported or
-            written). Default: ``WANDB_MODE``, else ``disabled``.
+            written). Default: ``WANDB_MODE``, else ``offline``.
         config: Configuration to show. Its ``logging`` names project and entity; task and data are the group, the task
             is the type of job, and structure and options of the layer are the tags.
         whole: The segment has the whole run, and replaces a run of that name on the server.

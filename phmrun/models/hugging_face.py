@@ -221,7 +221,8 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
 
     Args:
         model: Network of transformers.
-        structures: Structure and options by scope; dense maps stay as they are.
+        structures: Structure and options by scope; dense matrices keep their values. A dense map in a block can get
+            another structure later, as by `phmrun compress`.
         only: Ends of names of the blocks' maps that get the structure, with commas between; empty: all maps.
         near: True to start at the nearest structured matrices to the present ones, False to draw new ones.
 
@@ -241,12 +242,12 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
     for scope, chosen in scopes.items():
         options = dict(structures.get(scope, {}))
         structure = options.pop("structure", "dense")
-        if structure == "dense" or not chosen:
+        if not chosen or (structure == "dense" and scope != "layer"):
             continue
         if scope == "embedding":  # a tied output shares the structure
             weights = {id(module.weight) for module in chosen}
             chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
-        _, records = convert_layers(model, chosen, structure, options, near=near)
+        _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")
         converted += records
     if is_classifier(model):
         for part in (part for name, part in model.named_children() if name != model.base_model_prefix):

@@ -14,7 +14,7 @@ import pytest
 
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
-from phmrun.ledger.wandb_mirror import Mirror, sync
+from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode
 
 pytest.importorskip("wandb")
 
@@ -93,8 +93,12 @@ def everything_below(path: Path) -> set[Path]:
     return set(path.rglob("*"))
 
 
-@pytest.mark.parametrize("mode", ["disabled", ""], ids=["disabled", "default"])
-def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path, mode: str) -> None:
+def test_a_run_is_mirrored_offline_unless_something_else_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    assert (wandb_mode(), wandb_mode("disabled"), wandb_mode("online")) == ("offline", "disabled", "online")
+
+
+def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path) -> None:
     before = everything_below(tmp_path)
     script = (
         "import sys; from pathlib import Path; from phmrun.ledger import Run\n"
@@ -103,7 +107,7 @@ def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path, m
         "mirror.log({'step': 1}); mirror.table('t', ['a'], [['b']]); mirror.summary({'x': 1}); mirror.finish()\n"
         "print(mirror.directory, mirror.url, 'wandb' in sys.modules)"
     )
-    environment = {**os.environ, "WANDB_MODE": mode}
+    environment = {**os.environ, "WANDB_MODE": "disabled"}
     answer = subprocess.run(
         [sys.executable, "-c", script, str(run.path)],
         env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
