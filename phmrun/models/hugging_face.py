@@ -18,9 +18,8 @@ from torch import nn
 from phmrun.checksums import checksum_once, stamp_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, read_text
-from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.conversion import convert_layers, is_supported
 from phmrun.layers.network import Structures
-from phmrun.layers.report import parameter_count
 from phmrun.registry import STRUCTURES
 from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -37,6 +36,7 @@ DROPOUTS = ("resid_pdrop", "embd_pdrop", "hidden_dropout_prob")
 POSITIONS = 2048
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
 """Roles of special tokens."""
+OWN_FORMATS = "a network of transformers is read by others as --format transformers, or peft"
 Head = Literal["CausalLM", "SequenceClassification"]
 """What a network predicts, as transformers calls it: the next token, or a class of the whole input."""
 
@@ -55,12 +55,6 @@ def transformers() -> Any:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers
-
-
-def own_formats() -> PhmrunError:
-    """Return the error of an export that networks of transformers do not have."""
-    hint = "Use --format transformers, or --format peft for updates."
-    return PhmrunError("a network of transformers has its own formats", where="--format", hint=hint)
 
 
 def weight_file(folder: Path) -> Path:
@@ -229,7 +223,6 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
     Raises:
         PhmrunError: No map is called so, or a structure does not fit maps, which are listed.
     """
-    before, converted = parameter_count(model), []
     scopes = maps_by_scope(model)
     blocks = scopes["layer"]
     ends = [end.strip() for end in only.split(",") if end.strip()]
@@ -247,13 +240,10 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         if scope == "embedding":  # a tied output shares the structure
             weights = {id(module.weight) for module in chosen}
             chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
-        _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")
-        converted += records
+        convert_layers(model, chosen, structure, options, near=near or structure == "dense")
     if is_classifier(model):
         for part in (part for name, part in model.named_children() if name != model.base_model_prefix):
             part.requires_grad_(True)
-    if converted:
-        attach_report(model, converted, before)
     return model
 
 

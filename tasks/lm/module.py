@@ -15,7 +15,7 @@ from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
-from phmrun.models.hugging_face import own_formats
+from phmrun.models.hugging_face import OWN_FORMATS
 from phmrun.registry import STRUCTURES
 from phmrun.tasks.lm.config import LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamBatch
@@ -116,13 +116,7 @@ class LanguageModelModule(TrainingModule):
             self.network.read_start()
 
     def export_graph(self) -> ExportGraph:
-        """Return the graph from words to next-word probabilities.
-
-        Raises:
-            PhmrunError: (exit 2) The network is one of transformers.
-        """
-        if isinstance(self.network, HuggingFaceLanguageModel):
-            raise own_formats()
+        """Return the graph from words to next-word probabilities."""
         return language_model_graph(cast(Any, self.network))
 
     def training_step(self, batch: Any, batch_index: int) -> dict[str, Any]:
@@ -229,26 +223,28 @@ class NextWordAndState(nn.Module):
         return self.network.output.log_prob(reading.outputs[:, 0]), *reading.state
 
 
-def language_model_graph(network: LSTMLanguageModel | TransformerXL) -> ExportGraph:
+def language_model_graph(network: LSTMLanguageModel | TransformerXL | HuggingFaceLanguageModel) -> ExportGraph:
     """Return the export graph: words to log-probabilities of the next words.
 
-    A Transformer-XL reads a whole text. An LSTM reads a single word and a
-    state, since its graph over a text would grow with the text. Its state before the first word is zero. The network is
-    folded in a copy. Examples are random with seed 1.
+    A Transformer-XL reads a whole text, and so does a network of transformers, which is marked as untraceable. An LSTM
+    reads a single word and a state, since its graph over a text would grow with the text. Its state before the first
+    word is zero. The network is folded in a copy. Examples are random with seed 1.
     """
-    plain = folded(network)
-    plain.embedding = table_of(plain.embedding)  # type: ignore[assignment]
+    plain: Any = folded(network)
     generator = torch.Generator().manual_seed(1)
     words, outputs = network.output.n_classes, ["log_probabilities"]
-    if isinstance(plain, TransformerXL):
+    if not isinstance(plain, HuggingFaceLanguageModel):
+        plain.embedding = table_of(plain.embedding)
+    if not isinstance(network, LSTMLanguageModel):
         plain.memory = 0  # the state after the text is no output
         return ExportGraph(
             plain,
             NextWord(plain).eval(),
-            NextWord(network).eval(),
+            NextWord(cast(Any, network)).eval(),
             inputs={"words": ("batch", "length")},
             outputs=outputs,
             examples=[(torch.randint(words, size, generator=generator),) for size in ((2, 7), (1, 1), (3, 21))],
+            untraceable=OWN_FORMATS if isinstance(network, HuggingFaceLanguageModel) else "",
             trained=network,
         )
     lstms = enumerate(cast(list[LSTM], network.context))

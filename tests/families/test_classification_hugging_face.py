@@ -11,11 +11,13 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.config.problems import ConfigError
 from phmrun.engine.data import build_data
+from phmrun.engine.module import build_module
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import export
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.layers.linear import Linear
+from phmrun.layers.network import structures_of
 from phmrun.models.hugging_face import folder_tokenizer, fresh_settings
 from phmrun.models.sentences import batch_of
 from phmrun.tasks.nli.config import NLIOptions
@@ -86,6 +88,7 @@ def test_a_fresh_network_is_trained_and_loaded_by_transformers(tmp_path, task, f
     config = configured(task, tmp_path / "corpus", words, {"model": {**SIZES, "family": family}, "layer": layer})
     trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
     assert trained.run.metrics()["test/accuracy"]["value"] >= 0
+    assert export(trained, tmp_path / "model.safetensors", "safetensors", factored=True).difference < 1e-5
     exported = export(trained, tmp_path / "model", "transformers")
     assert exported.difference < 1e-5
     read = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
@@ -122,6 +125,14 @@ def test_the_classifier_has_a_structure_of_its_own(bert):
     network = classifier(bert, output={"structure": "low-rank", "rank": 1})
     assert isinstance(network.model.classifier, Linear)
     assert {part.structure.name for part in network.model.bert.modules() if isinstance(part, Linear)} == {"dense"}
+
+
+def test_a_dense_map_of_a_block_can_get_a_structure_of_its_own(tmp_path):
+    name = "model.bert.encoder.layer.1.attention.self.value"
+    maps = {"maps": [{"name": name, "layer": {"structure": "phm", "n": 2}}]}
+    module = build_module(configured("nli", tmp_path / "corpus", {"model": SIZES}, maps), 80, 3)
+    structured = [place for place, part in structures_of(module.network).items() if part.name == "phm"]
+    assert structured == [name]
 
 
 def test_a_decoder_has_an_end_between_the_sentences(tmp_path):

@@ -18,7 +18,7 @@ from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
 from phmrun.layers.structures.dense import Dense
-from phmrun.models.hugging_face import HuggingFaceNetwork, own_formats
+from phmrun.models.hugging_face import OWN_FORMATS, HuggingFaceNetwork
 from phmrun.models.lstm_classifier import LSTMClassifier, own_vectors
 from phmrun.models.sentences import Sentences
 from phmrun.text.vocabulary import EOS, PAD
@@ -70,13 +70,7 @@ class ClassificationModule(TrainingModule):
         return [Prediction(self.network(*batch.sentences), nn.Identity())]
 
     def export_graph(self) -> ExportGraph:
-        """Return the export graph from tokens to class scores.
-
-        Raises:
-            PhmrunError: (exit 2) The network is one of transformers.
-        """
-        if isinstance(self.network, HuggingFaceNetwork):
-            raise own_formats()
+        """Return the export graph from tokens to class scores."""
         return classification_graph(self.network, self.sentences)
 
     def begin(self, data: ClassificationData) -> None:
@@ -172,17 +166,22 @@ class ScoresOfClasses(nn.Module):
 def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
     """Return the export graph from tokens to class scores.
 
-    A network with an LSTM is marked as untraceable. The exported network has folded structures and a plain embedding
+    A network with an LSTM or of transformers is marked as untraceable. The exported network has folded structures and,
+    unless it is one of transformers, a plain embedding
     table; it is compared with ``network``. The three examples are random with seed 1; the last row of each is padded,
     if it is longer than one token.
 
     Args:
-        network: Classifier with an attribute ``embedding``.
+        network: Classifier with an attribute ``embedding``, or of transformers.
         sentences: Sentences per item, 1 or 2.
     """
     plain = folded(network)
-    plain.embedding = table_of(plain.get_submodule("embedding"))
-    vocabulary = plain.embedding.num_embeddings
+    untraceable = UNROLLED if any(isinstance(part, LSTM) for part in network.modules()) else ""
+    if isinstance(plain, HuggingFaceNetwork):
+        vocabulary, untraceable = plain.settings.vocab_size, OWN_FORMATS
+    else:
+        plain.embedding = table_of(plain.get_submodule("embedding"))
+        vocabulary = plain.embedding.num_embeddings
     generator = torch.Generator().manual_seed(1)
     examples = []
     # The first example is traced, and torch.export takes sizes of 1 as constants; outputs are compared on all examples.
@@ -201,7 +200,7 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
         outputs=["scores"],
         examples=examples,
         facts={"pad": str(PAD), "eos": str(EOS)},
-        untraceable=UNROLLED if any(isinstance(part, LSTM) for part in network.modules()) else "",
+        untraceable=untraceable,
         trained=network,
         around=ScoresOfClasses,
     )
