@@ -125,7 +125,7 @@ def _as_it_began(run: "Run", options: ExperimentOptions) -> tuple[ExperimentOpti
     if options.task not in ("", task):
         raise PhmrunError(f"{run.id} is a run of {task}", where=options.task, hint=f"phmrun train --resume {run.id}")
     if "compresses" in marks:
-        hint = "`phmrun runs show` prints the command that continues it."
+        hint = f"`phmrun runs show {run.id}` prints the command that continues it."
         raise PhmrunError("this run began with the weights of a compressed one", where=run.id, hint=hint)
     extends = None if config_values(run.config_path).get("adapts") else marks.get("extends")
     return dataclasses.replace(options, task=task), extends, marks.get("teacher")

@@ -57,7 +57,7 @@ def run(name: str) -> Callable[[Path], Read]:
             "predictions/samples.json": [run.samples],
             "config.yaml": [lambda: configurations([run, run])],
             "history.jsonl": [
-                history.read, history.last, lambda: history.cut(10**9),
+                history.read, lambda: history.cut(10**9),
                 lambda: [curves([run], figure) for figure in figures([run])],
             ],
         }[name]  # fmt: skip
