@@ -56,7 +56,7 @@ test-all: $(STAMP)  ## Run everything: test, lint, long tests, fuzz, oldest tran
 	@$(MAKE) --no-print-directory fuzz oldest docs wheel
 
 oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
-	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py tests/tasks/lm/test_lm_hugging_face.py
+	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py tests/tasks/lm/test_lm_hugging_face.py tests/families/test_classification_hugging_face.py
 
 $(OLDEST): $(STAMP)
 	$(call INSTALL,$(VENV)) --upgrade --target $@ --no-deps \
