@@ -144,13 +144,14 @@ def require_column(runs: Sequence[Run], name: str, where: str) -> None:
 def telling_settings(runs: Sequence[Run]) -> list[str]:
     """Return the keys of settings that differ between runs of one task: data, seed and learning rate, then others.
 
-    Settings that a network's label covers, and those of hardware and logging, are left out, as are all of more than
-    200 runs, whose configs take seconds to read.
+    Settings that a network's label covers, those of hardware and logging, and lists are left out, as are all of more
+    than 200 runs, whose configs take seconds to read.
     """
     values: dict[tuple[str, str], set[str]] = {}
     for run in runs if len(runs) <= MOST_READ else ():
         for key, value in run.settings.items():
-            values.setdefault((run.about("task"), key), set()).add(str(value))
+            if not isinstance(value, list | dict):
+                values.setdefault((run.about("task"), key), set()).add(str(value))
     keys = dict.fromkeys(key for (_, key), texts in values.items() if len(texts) > 1)
     shown = [key for key in keys if key.partition(".")[0] not in _UNTOLD]
     shown.sort(key=lambda key: _FIRST.index(key) if key in _FIRST else len(_FIRST))

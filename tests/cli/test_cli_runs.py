@@ -75,7 +75,8 @@ def test_list_filters(runs_dir: Path) -> None:
 
 def test_list_has_columns_of_what_differs_and_filters_by_it(runs_dir: Path) -> None:
     for seed, rate in ((2, 0.1), (3, 0.2)):
-        config = {"task": "nmt", "seed": seed, "training": {"optimizer": {"lr": rate}}, "layer": "dense"}
+        maps = [{"name": "encoder.0", "layer": {"structure": "phm"}}] * seed
+        config = {"task": "nmt", "seed": seed, "training": {"optimizer": {"lr": rate}}, "layer": "dense", "maps": maps}
         Run.create(runs_dir, f"nmt-other-{seed}", yaml.safe_dump(config)).set_state(State.DONE, step=5)
     heads = phmrun(runs_dir, "runs", "list")[0].splitlines()[0].split()
     assert heads == ["run", "state", "layer", "seed", "lr", "test/bleu", "parameters", "step"]
