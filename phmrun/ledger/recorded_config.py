@@ -63,7 +63,8 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
     Returns:
         The label; the name alone if ``layer`` is a name; ``None`` if ``layer`` is empty and not a section. A section
         without a structure is ``dense``. Without ``words``, a number before ``budget`` that is 0 is left out, and the
-        budget that it is chosen for is named: ``low-rank budget=1/4``.
+        budget that it is chosen for is named: ``low-rank budget=1/4``; of a structure around another, that one with
+        its options alone: ``added low-rank rank=4``.
     """
     if not isinstance(layer, Mapping):
         return str(layer) if layer else None
@@ -72,7 +73,10 @@ def layer_label(layer: Any, *, words: bool = False) -> str | None:
         place = list(options).index(BUDGET) if BUDGET in options else 0
         chosen = [key for key in list(options)[:place] if options[key] == 0 and not isinstance(options[key], bool)]
         shown = {key for key, value in options.items() if type(value) in (int, float)} | ({BUDGET} if chosen else set())
+        inside = " ".join(str(options[key]) for key in ("of", "options") if options.get(key))
         options = {key: value for key, value in options.items() if key in shown and key not in chosen}
+        if inside:  # an update, or help in training, by another structure
+            return f"{layer.get('structure', PLAIN)} {inside}"
     named = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.items()]
     return " ".join([str(layer.get("structure", PLAIN)), *named])
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from phmrun.ledger.recorded_config import layer_label
 from phmrun.ledger.wording import head, row_name, title
 
 
@@ -42,3 +43,15 @@ def test_a_row_is_called_by_its_layer_with_its_options_then_by_what_else_differs
     assert row_name(labels) == "phm n=2, output dense, lr 0.003"
     assert row_name({"layer": "dense", "layer.n": "", "task": "nli"}) == "dense, nli"
     assert row_name({"row": "UD_Latin"}) == "UD_Latin"
+
+
+@pytest.mark.parametrize(
+    ("layer", "label"),
+    [
+        ({"structure": "phm", "n": 8, "variant": "released"}, "phm n=8"),
+        ({"structure": "low-rank", "rank": 0, "budget": "1/4"}, "low-rank budget=1/4"),
+        ({"structure": "added", "of": "low-rank", "options": "rank=4", "scale": 1.0}, "added low-rank rank=4"),
+    ],
+)
+def test_a_layer_is_called_by_what_tells_it_from_others(layer, label):
+    assert layer_label(layer) == label
