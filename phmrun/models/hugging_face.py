@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from torch import nn
@@ -18,8 +18,10 @@ from torch import nn
 from phmrun.checksums import checksum_once, stamp_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, read_text
-from phmrun.layers.conversion import convert_layers, is_supported
+from phmrun.layers.conversion import attach_report, convert_layers, is_supported
+from phmrun.layers.inference import folded
 from phmrun.layers.network import Structures
+from phmrun.layers.report import ATTRIBUTE, parameter_count
 from phmrun.registry import STRUCTURES
 from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -223,6 +225,7 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
     Raises:
         PhmrunError: No map is called so, or a structure does not fit maps, which are listed.
     """
+    before, converted = parameter_count(model), []
     scopes = maps_by_scope(model)
     blocks = scopes["layer"]
     ends = [end.strip() for end in only.split(",") if end.strip()]
@@ -240,10 +243,13 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         if scope == "embedding":  # a tied output shares the structure
             weights = {id(module.weight) for module in chosen}
             chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
-        convert_layers(model, chosen, structure, options, near=near or structure == "dense")
+        _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")
+        converted += records
     if is_classifier(model):
         for part in (part for name, part in model.named_children() if name != model.base_model_prefix):
             part.requires_grad_(True)
+    if converted:
+        attach_report(model, converted, before)
     return model
 
 
@@ -305,6 +311,12 @@ class HuggingFaceNetwork(nn.Module):
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done."""
         if self.folder is not None and not self.has_frozen:
             self.model.load_state_dict(self._built(self.folder).state_dict())
+
+    def unstructured(self) -> Self:
+        """Return a folded copy that does not remember what was converted, so that its weights are saved as they are."""
+        copy = folded(self)
+        copy.model.__dict__.pop(ATTRIBUTE, None)
+        return copy
 
     def _built(self, folder: Path | None) -> nn.Module:
         """Return a network with structured maps; ``folder``: with its weights, None: with fresh ones."""

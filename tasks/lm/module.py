@@ -230,7 +230,7 @@ def language_model_graph(network: LSTMLanguageModel | TransformerXL | HuggingFac
     reads a single word and a state, since its graph over a text would grow with the text. Its state before the first
     word is zero. The network is folded in a copy. Examples are random with seed 1.
     """
-    plain: Any = folded(network)
+    plain: Any = network.unstructured() if isinstance(network, HuggingFaceLanguageModel) else folded(network)
     generator = torch.Generator().manual_seed(1)
     words, outputs = network.output.n_classes, ["log_probabilities"]
     if not isinstance(plain, HuggingFaceLanguageModel):

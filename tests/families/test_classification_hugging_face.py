@@ -81,7 +81,11 @@ def test_a_long_sentence_is_read_up_to_its_share_of_the_positions(bert):
 
 @pytest.mark.parametrize(
     ("task", "family", "layer"),
-    [("nli", "bert", {"structure": "phm", "n": 2}), ("sva", "llama", {"structure": "dense"})],
+    [
+        ("nli", "bert", {"structure": "phm", "n": 2}),
+        ("sva", "llama", {"structure": "dense"}),
+        ("sva", "gpt2", {"structure": "phm", "n": 4}),
+    ],
 )
 def test_a_fresh_network_is_trained_and_loaded_by_transformers(tmp_path, task, family, layer):
     words = {"data": {"vocabulary": {"kind": "bpe", "size": 300, "multiple_of": 4}}}

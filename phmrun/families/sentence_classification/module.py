@@ -175,7 +175,7 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
         network: Classifier with an attribute ``embedding``, or of transformers.
         sentences: Sentences per item, 1 or 2.
     """
-    plain = folded(network)
+    plain = network.unstructured() if isinstance(network, HuggingFaceNetwork) else folded(network)
     untraceable = UNROLLED if any(isinstance(part, LSTM) for part in network.modules()) else ""
     if isinstance(plain, HuggingFaceNetwork):
         vocabulary, untraceable = plain.settings.vocab_size, OWN_FORMATS

@@ -17,7 +17,7 @@ from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import export
-from phmrun.exchange.transformers_folder import write_peft
+from phmrun.exchange.transformers_folder import write_peft, write_transformers
 from phmrun.layers.linear import Linear
 from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
@@ -99,6 +99,14 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
     base = transformers.AutoModelForCausalLM.from_pretrained(place)
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()(TOKENS).logits
     torch.testing.assert_close(joined, logits_of(tmp_path / "plain"), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
+@pytest.mark.parametrize("layer", [{}, {"structure": "phm", "n": 4}])
+def test_a_network_of_any_family_is_read_by_transformers(family, layer, tmp_path):
+    built = network(fresh_settings(family, 60, (32, 48, 2, 2)), {"layer": layer}).eval()
+    assert write_transformers(built, tmp_path, name="model", facts={"run": "r", "layer": "l"}) < 1e-5
+    torch.testing.assert_close(logits_of(tmp_path), built(TOKENS).logits, rtol=1e-5, atol=1e-5)
 
 
 def weights_of(run):
