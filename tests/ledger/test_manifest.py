@@ -155,3 +155,11 @@ def test_a_damaged_interrupted_run_does_not_go_on(running):
     flip(running.checkpoints / "last.ckpt")
     with pytest.raises(PhmrunError, match=r"last\.ckpt"):
         running.begin(IDENTITY)
+
+
+def test_a_file_too_large_to_be_read_is_refused_without_its_checksum(done, monkeypatch):
+    monkeypatch.setattr("phmrun.ledger.manifest.checksum_once", lambda stamp: pytest.fail("hours for a terabyte"))
+    with (done.path / "parameters.json").open("ab") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(PhmrunError, match="checksum mismatch"):
+        done.manifest.check(done.path / "parameters.json")
