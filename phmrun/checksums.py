@@ -36,8 +36,11 @@ def fault_in(folder: Path) -> str | None:
     names = _names(folder)
     if not isinstance(expected, dict) or (differing := sorted(set(names) ^ expected.keys())):
         return f"{differing[0]} is missing or extra" if isinstance(expected, dict) else f"{CHECKSUMS} is damaged"
-    wrong = (name for name in names if checksum_once(stamp_of(folder / name)) != expected[name])
-    return next((f"checksum mismatch of {name}" for name in wrong), None)
+    try:
+        wrong = (name for name in names if checksum_once(stamp_of(folder / name)) != expected[name])
+        return next((f"checksum mismatch of {name}" for name in wrong), None)
+    except OSError as error:
+        return f"{error.filename} cannot be read: {error.strerror}"
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -264,14 +264,16 @@ def read_text(path: Path) -> str:
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> io.BufferedReader:
     """Open a regular file for reading.
 
-    Pipes and devices are not waited for. The default of ``most`` is 256 MiB.
+    Pipes and devices are not waited for. The default of ``most`` is 256 MiB. A file that claims more bytes than its
+    disk has is damaged: reading its holes would take minutes.
 
     Raises:
         FileNotFoundError: It is missing.
-        OSError: It is not a regular file, or larger than ``most`` bytes.
+        OSError: It is not a regular file, or larger than ``most`` bytes or its disk.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     facts = os.fstat(descriptor)
+    most = min(most, shutil.disk_usage(path).total or most)
     if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)

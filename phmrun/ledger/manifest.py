@@ -21,7 +21,7 @@ from phmrun.checksums import CHECKSUMS, checksum_once, stamp_of
 from phmrun.config.identity import digits_of
 from phmrun.documents import parse_json, plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import MOST_BYTES, read_regular, sha256_of, write_json
+from phmrun.files import read_regular, sha256_of, write_json
 
 MANIFEST = "manifest.json"
 FORMAT = "phmrun-manifest-1"
@@ -245,8 +245,6 @@ class Manifest:
             return True
         try:
             size = path.stat().st_size if content is None else 0
-            if size > MOST_BYTES and path.suffix in (".json", ".yaml"):
-                return False  # none of these is ever read
             if size > _SMALL:
                 return checksum_once(stamp_of(path)) in sums
             return _sha256(read_regular(path) if content is None else content) in sums

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.checksums import write_checksums
+from phmrun.checksums import fault_in, write_checksums
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger import run as run_module
@@ -157,9 +157,11 @@ def test_a_damaged_interrupted_run_does_not_go_on(running):
         running.begin(IDENTITY)
 
 
-def test_a_file_too_large_to_be_read_is_refused_without_its_checksum(done, monkeypatch):
-    monkeypatch.setattr("phmrun.ledger.manifest.checksum_once", lambda stamp: pytest.fail("hours for a terabyte"))
-    with (done.path / "parameters.json").open("ab") as file:
-        file.truncate(1 << 40)
-    with pytest.raises(PhmrunError, match="checksum mismatch"):
-        done.manifest.check(done.path / "parameters.json")
+@pytest.mark.parametrize("name", ["parameters.json", "checkpoints/last.ckpt", "vocabulary/words.txt"])
+def test_a_file_larger_than_its_disk_is_refused_without_its_checksum(done, name):
+    write_checksums(done.path)
+    with (done.path / name).open("ab") as file:
+        file.truncate(1 << 42)
+    with pytest.raises(PhmrunError, match=f"broken at {name}: the file cannot be read: larger than"):
+        done.manifest.check(done.path / name)
+    assert f"{name} cannot be read: larger than" in (fault_in(done.path) or "")
