@@ -290,7 +290,6 @@ HINTS = [
         fill={"RUN": "{sva}"},
         also="--batches 1 --items 4 --repeats 1",
     ),
-    Hint("`phmrun schema sweep`", "plot tuning sweep.yaml", r"`(phmrun schema sweep)`"),
     Hint(
         "`phmrun count-params --paper X`",
         "sweep configs/papers/define/table4.yaml",

@@ -1,9 +1,6 @@
 """The course of a score: which one, over what, and what the legend calls the runs."""
 
-from itertools import pairwise
-
 import pytest
-from matplotlib.text import Text
 
 from phmrun.config import Source, resolve, task_defaults, to_yaml
 from phmrun.errors import PhmrunError
@@ -40,27 +37,6 @@ def test_the_picture(tmp_path):
     save_figure(figure, tmp_path / "history.svg")
     assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
     assert default_name(runs, "history").name == "history-lm-run-1.png"
-
-
-def test_names_at_the_ends_of_curves_do_not_overlap():
-    drawn = [Curve(f"phm n={n}, of a name of two lines for it is long", [1, 2], [0.0, n / 1000]) for n in range(40)]
-    figure = draw_history(drawn, "val/loss", "step", heading="nmt")
-    figure.canvas.draw()
-    (axes,) = figure.axes
-    assert axes.get_title() == "nmt"
-    boxes = sorted((Text.get_window_extent(text) for text in axes.texts), key=lambda box: box.y0)
-    assert len(boxes) == 40
-    assert all(below.y1 <= above.y0 + 1 for below, above in pairwise(boxes))
-    assert boxes[0].x0 > axes.get_window_extent().x1
-
-
-def test_names_stand_at_the_heights_of_their_curves_ends():
-    figure = draw_history([Curve("high", [1, 2], [9.0, 6.0]), Curve("low", [1, 2], [8.0, 5.0])], "val/loss", "step")
-    figure.canvas.draw()
-    (axes,) = figure.axes
-    for text, value in zip(axes.texts, (6.0, 5.0), strict=True):
-        box, end = Text.get_window_extent(text), axes.transData.transform((2, value))[1]
-        assert box.y0 < end < box.y1
 
 
 def test_a_curve_of_one_point_is_refused():

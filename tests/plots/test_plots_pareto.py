@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from phmrun.results.costs import Point, frontier
 from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.sweeps import different, draw_pareto
+from phmrun.results.plots.sweeps import draw_pareto
 
 numbers = st.integers(0, 12).map(float)
 clouds = st.lists(st.tuples(numbers, numbers), min_size=1, max_size=12, unique=True)
@@ -46,7 +46,6 @@ def test_a_curve_joins_dense_networks_by_cost():
 
 
 def test_labels_of_close_counts_differ():
-    assert different([234_100, 234_300, 234_300, 234_600]) == ["234.1K", "234.3K", "234.3K", "234.6K"]
     points = [Point("a", 234_100, 1.0, None), Point("b", 234_600, 2.0, None)]
     axis = draw_pareto(points, "test/bleu").axes[0].xaxis
     labels = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())

@@ -5,7 +5,6 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.comparison import differences
-from phmrun.results.plots.sweeps import expected_best
 from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.plan import varied
@@ -116,11 +115,6 @@ def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written,
     assert len(dense.trials) == len(phm.trials) == 8
     with pytest.raises(PhmrunError, match="neither the seed nor a key of the grid"):
         load_sweep(written({"task": "toy", "grid": {RATE: [1.0]}, "tune": True}))
-
-
-def test_expected_best_by_hand():
-    assert expected_best([3.0, 1.0]) == pytest.approx([2.0, 2.5])  # of two draws (1,1) (1,3) (3,1) (3,3)
-    assert expected_best([3.0, 1.0], lower_is_better=True) == pytest.approx([2.0, 1.5])
 
 
 REPLICATED = {**SWEEP, "seeds": 4, "tune": {**SWEEP["tune"], "replicates": True}}

@@ -1,18 +1,18 @@
-"""Plots of a sweep: scores by cost, differences, value of trials."""
+"""Plots of a sweep: scores by cost, differences."""
 
 import math
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import Formatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
 from phmrun.ledger.wording import title
 from phmrun.metric import metric_of
 from phmrun.results.costs import Point, frontier
-from phmrun.results.plots.canvas import PALETTE, label_ends, new_figure, styles, words
+from phmrun.results.plots.canvas import PALETTE, new_figure, styles, words
 from phmrun.statistics.verdict import Judgement, Verdict
 
 WIDE = 3.0
@@ -32,12 +32,9 @@ def draw_pareto(
     """Return a figure of a score by cost.
 
     Each point has a color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto
-    front. Baselines are dashed lines across the figure, named at their end. One farther from the points than twice the
-    span of their scores is not drawn, and the legend names it with its score. If all points have the same score, every
-    baseline is drawn.
-
-    The axis of costs is logarithmic if the largest is at least three times the smallest, else linear. On a logarithmic
-    axis, sizes whose labels do not overlap are labeled; if these are more than six, the axis has its usual labels.
+    front. Baselines are dashed lines across the figure. One farther from the points than twice the span of their
+    scores is only in the legend, with its score. If all points have the same score, every baseline is drawn. The axis
+    of costs is logarithmic if the largest is at least three times the smallest.
 
     Args:
         points: Points, one or more.
@@ -60,82 +57,25 @@ def draw_pareto(
         places, scores = [point.size for point in along], [point.score for point in along]
         axes.plot(places, scores, ":.", color=PALETTE[7], label="dense, by width", zorder=0)
     low, high = (end(p.score + side * (p.spread or 0) for p in points) for end, side in ((min, -1), (max, 1)))
-    reach, named = 2 * (high - low) or math.inf, []
+    reach = 2 * (high - low) or math.inf
     for number, (name, value) in enumerate(baselines.items()):
         line: dict[str, Any] = {"color": PALETTE[7], "linestyle": ("--", ":", "-.")[number % 3], "linewidth": 1.0}
         if low - reach <= value <= high + reach:
-            axes.axhline(value, zorder=0, **line)
-            named.append((name, value))
+            axes.axhline(value, zorder=0, label=words(name), **line)
         else:  # An empty line has an entry in the legend only.
             axes.plot([], [], label=f"{words(name)}: {value:.4g}, outside", **line)
     wide = max(point.size for point in points) >= WIDE * min(point.size for point in points)
     axes.set_xscale("log" if wide else "linear")
-    axes.xaxis.set_major_formatter(Counts())
-    # On a short logarithmic axis Matplotlib labels minor ticks, too, which would overlap these labels.
+    if wide:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    sizes = legible([point.size for point in points])
-    if wide and len(sizes) <= 6:
-        axes.set_xticks(sizes, different(sizes), rotation=30, ha="right", fontsize=8)
-        axes.set_xticks([], minor=True)
     axes.set_xlabel(f"{size} (logarithmic)" if wide else size)
     spread = any(point.spread is not None for point in points)
     axes.set_ylabel(title(score) + (" ± deviation over seeds" if spread else ""))
     axes.grid(alpha=0.3)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=columns, fontsize=8)
-    edge = axes.get_xlim()[1]
-    label_ends(axes, [(edge, value, name, PALETTE[7]) for name, value in named])
     return figure
-
-
-def legible(sizes: Sequence[float], least: float = 0.05) -> list[float]:
-    """Return the sizes to label on a logarithmic axis.
-
-    They are distinct, ascending, and their labels do not overlap. Of two that would overlap, the smaller is kept.
-
-    Args:
-        sizes: Sizes, at least one, above 0.
-        least: Smallest distance of labels, as a share of the axis.
-    """
-    ordered = sorted(set(sizes))
-    room = least * math.log(ordered[-1] / ordered[0])
-    kept = ordered[:1]
-    for value in ordered[1:]:
-        if math.log(value / kept[-1]) >= room:
-            kept.append(value)
-    return kept
-
-
-def short(value: float, digits: int = 3) -> str:
-    """Return a count with so many digits and a unit: ``7.6M``.
-
-    Units are K, M and B (10⁹). Counts below 1,000 have none, and at least six digits.
-    """
-    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if value >= unit:
-            return f"{value / unit:.{digits}g}{name}"
-    return f"{value:.{max(digits, 6)}g}"
-
-
-def different(values: Sequence[float]) -> list[str]:
-    """Return the texts of counts by :func:`short`, with as many digits as different counts need to differ."""
-    texts: list[str] = []
-    for digits in range(3, 13):
-        texts = [short(value, digits) for value in values]
-        if len(set(texts)) == len(set(values)):
-            break
-    return texts
-
-
-class Counts(Formatter):
-    """Labels of an axis of counts, see :func:`different`."""
-
-    def __call__(self, value: float, pos: int | None = None) -> str:
-        """Return the label of one tick."""
-        return short(value)
-
-    def format_ticks(self, values: Sequence[float]) -> list[str]:
-        """Return the labels of all ticks."""
-        return different(values)
 
 
 def draw_effects(
@@ -173,50 +113,3 @@ def draw_effects(
     axes.set_xlabel(f"{title(score)}, minus dense, with 95 % intervals\nfilled: decided to be different", fontsize=9)
     axes.grid(axis="x", alpha=0.3)
     return figure
-
-
-class Effort(NamedTuple):
-    """Row's trials: best validation score of each, and the score's direction."""
-
-    label: str
-    scores: Sequence[float]
-    lower_is_better: bool
-
-
-def draw_tuning(efforts: Sequence[Effort], score: str, heading: str = "") -> Figure:
-    """Return a figure of the expected best score by trials.
-
-    It has a line for each effort, by :func:`expected_best`, named at its end.
-    """
-    figure = new_figure(7.5, 4.2)
-    axes = figure.subplots()
-    ends = []
-    for effort, style in zip(efforts, styles(effort.label for effort in efforts), strict=True):
-        values = expected_best(effort.scores, lower_is_better=effort.lower_is_better)
-        look: dict[str, Any] = {"color": style.color, "linestyle": style.dashes, "linewidth": 1.4}
-        axes.plot(range(1, len(values) + 1), values, marker="o", label=words(effort.label), **look)
-        ends.append((float(len(values)), values[-1], effort.label, style.color))
-    axes.set_title(fill(words(heading or f"expected best {title(score)}"), 80), fontsize=10)
-    axes.set_xlabel("trials")
-    axes.set_ylabel(f"expected best {title(score)}")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.3)
-    label_ends(axes, ends)
-    return figure
-
-
-def expected_best(scores: Sequence[float], *, lower_is_better: bool = False) -> list[float]:
-    """Return the expected best score for 1, 2, … N trials; empty without scores.
-
-    The best of k trials, drawn with replacement from N trials with scores v_1 … v_N from the worst to the best, has
-    the expectation Σ_i v_i · ((i / N)^k - ((i - 1) / N)^k). It compares methods at equal effort; the best trial alone
-    favors the method with most trials.
-
-    Source: Dodge et al. 2019, "Show your work: improved reporting of experimental results", equation 4.
-    """
-    ordered = sorted(scores, reverse=lower_is_better)
-    count = len(ordered)
-    return [
-        sum(value * ((rank / count) ** tries - ((rank - 1) / count) ** tries) for rank, value in enumerate(ordered, 1))
-        for tries in range(1, count + 1)
-    ]
