@@ -60,6 +60,45 @@ def search_outside(stream: np.random.Generator, shape: tuple[int, int, int]) -> 
     return np.take_along_axis(test, best[:, :, None, None], axis=-1)[..., 0]
 
 
+def noise_of(stream: np.random.Generator, kind: str, shape: tuple[int, ...]) -> Array:
+    """Noise of seeds ``[trials, 1 + rows, seeds, rates]``: normal, heavy tails (t, 3 degrees), or outliers in a row."""
+    if kind == "heavy tails":
+        return stream.standard_t(3, size=shape) / math.sqrt(3)
+    noise = stream.normal(size=shape)
+    if kind == "outliers in one row":
+        noise[:, 1] -= DEPTH * (stream.random(noise[:, 1].shape[:-1]) < 0.1)[..., None]
+    return noise
+
+
+def searched(stream: np.random.Generator, kind: str, shape: tuple[int, int, int], *, replicates: bool) -> Array:
+    """Scores of the counted seeds of a tuned sweep; the pilot, the first of ``seeds + 1``, is left out.
+
+    The pilot's validation chooses among five rates. All seeds take its rate, or with ``replicates`` each chooses
+    between that rate and its two neighbors by its own validation.
+    """
+    trials, systems, seeds = shape
+    test = CURVE + noise_of(stream, kind, (trials, systems, seeds + 1, len(CURVE)))
+    validation = test + 0.5 * stream.normal(size=test.shape)
+    best = validation[:, :, :1].argmax(axis=-1)
+    chosen = np.broadcast_to(best, test.shape[:3])[:, :, 1:]
+    if replicates:
+        near = np.abs(np.arange(len(CURVE)) - best[..., None]) <= 1
+        chosen = np.where(near, validation[:, :, 1:], -np.inf).argmax(axis=-1)
+    return np.take_along_axis(test[:, :, 1:], chosen[..., None], axis=-1)[..., 0]
+
+
+def designs(trials: int, seed: int = 6) -> Iterator[dict[str, Any]]:
+    """False alarms and coverage of both designs of ``tune``, equal structures."""
+    for replicates in (True, False):
+        for kind in ("normal", "heavy tails", "outliers in one row"):
+            for rows in (1, 4, 8):
+                for seeds in (3, 5, 10):
+                    stream = np.random.default_rng([seed, rows, seeds])
+                    scores = searched(stream, kind, (trials, rows + 1, seeds), replicates=replicates)
+                    facts = {"replicates": replicates, "kind": kind, "rows": rows, "counted": seeds}
+                    yield facts | _facts(judged(scores), trials)
+
+
 def quantiles(level: float, freedom: Array) -> Array:
     """Two-sided critical values of Student's t, interpolated in 1 / freedom."""
     inverse, values = _quantile_table(level)
@@ -279,6 +318,7 @@ def main() -> None:
         power(options.trials),
         detectable(options.trials),
         pairs(options.trials),
+        designs(options.trials),
     ]
     if options.methods:
         parts.append(methods(options.trials))

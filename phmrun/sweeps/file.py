@@ -64,11 +64,12 @@ class SweepFile(Section):
     """
     seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1, max_length=10_000)] = 1
     """Number of seeds of each cell, counted from 1, or a list of seeds."""
-    tune: Literal[True] | dict[str, Literal[True] | Values] = Field({})
+    tune: Literal[True] | dict[str, bool | Values] = Field({})
     """true: every row tries five learning rates around its own with its first seed, then two around the best. The best
     validation score decides. Or values by dotted key, as in tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01,
-    0.03]}. With replicates: true among them, the first seed is a pilot; it fixes three values for each row and is not
-    counted. Every further seed trains with all three and keeps the one with the best validation score.
+    0.03]}. The first seed is a pilot; it is not counted. Every further seed trains with the pilot's best value and its
+    two neighbors, and keeps the one with the best validation score. With replicates: false among the keys, with one or
+    two seeds, or with several tuned keys, all seeds take the pilot's best value.
     """
     plugins: list[str] = Field([])
     """Python files that register custom layers."""
@@ -78,12 +79,19 @@ class SweepFile(Section):
         """Tuned values by dotted key; True: learning rates around the row's own; empty if nothing is tuned."""
         if self.tune is True or self.tune.keys() == {REPLICATES}:
             return True
-        return {key: values for key, values in self.tune.items() if key != REPLICATES and values is not True}
+        return {key: values for key, values in self.tune.items() if not isinstance(values, bool)}
 
     @property
     def replicates(self) -> bool:
-        """True if every seed after the first chooses its own value."""
-        return self.tune is not True and REPLICATES in self.tune
+        """True if every seed after the first chooses its own value.
+
+        The default is True for one tuned key with positive numbers and at least three seeds.
+        """
+        if self.tune is not True and REPLICATES in self.tune:
+            return bool(self.tune[REPLICATES])
+        tuned = [[1.0]] if self.space is True else [*self.space.values()]
+        seeds = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
+        return seeds > 2 and len(tuned) == 1 and all(isinstance(v, int | float) and v > 0 for v in tuned[0])
 
     @property
     def columns(self) -> list[str]:
@@ -114,7 +122,8 @@ class SweepFile(Section):
         tuned = {RATE} if self.space is True else self.space.keys()
         if tuned & (self.grid.keys() | {"seed"}):
             raise ValueError("what is tuned is neither the seed nor a key of the grid")
-        if isinstance(self.tune, dict) and len(self.tune) > self.replicates + (self.space is not True) * len(tuned):
+        keys = {} if self.tune is True else self.tune
+        if any(isinstance(values, bool) for key, values in keys.items() if key != REPLICATES):
             raise ValueError("a tuned key has a list of values")
         if self.replicates and len(tuned) != 1:
             raise ValueError("replicates choose the value of one tuned key: replicates alone, or with one key")

@@ -107,3 +107,21 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
     }
     assert file.grid == {"data.train": ["study/train.tsv", "absent.tsv"], "layer": ["dense"]}
     assert (file.plugins, file.config) == (["study/mine.py"], ["study/more.yaml", "configs/tasks/nmt.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("tune", "seeds", "each"),
+    [
+        (True, 3, True),
+        ({"training.optimizer.lr": [0.1, 1]}, [4, 5, 6], True),
+        ({"replicates": False}, 6, False),
+        ({"training.optimizer.lr": [0.1, 1], "replicates": False}, 6, False),
+        ({"training.optimizer.lr": [0.1, 1], "replicates": True}, 2, True),
+        (True, 2, False),
+        ({"training.optimizer.lr": [0.1, 1], "training.clip": [1, 5]}, 6, False),
+        ({"training.optimizer.name": ["adam", "muon"]}, 6, False),
+        ({}, 6, False),
+    ],
+)
+def test_each_of_three_or_more_seeds_searches_one_key_of_numbers_by_default(written, tune, seeds, each):
+    assert load_sweep(written({"task": "toy", "tune": tune, "seeds": seeds})).file.replicates is each
