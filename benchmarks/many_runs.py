@@ -54,7 +54,7 @@ def build(folders: Sequence[Path], count: int, runs_dir: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         for record in copies(with_items(folders), count, Path(place)):
             path = write_record(record, Path(place))
-            restore([path], runs_dir, durable=False)
+            restore([path], runs_dir)
             path.unlink()
 
 

@@ -28,7 +28,6 @@ from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import converted_model
 from phmrun.ledger import Run
-from phmrun.ledger.segment import read_segments
 from phmrun.models.sentences import batch_of
 from phmrun.models.transformer import Transformer
 from phmrun.text.lines import read_parallel
@@ -81,7 +80,7 @@ def measure(
         raise PhmrunError("only Transformers that translate have these opponents", where=run.id)
     ours = Ours(trained.module, cast(Any, trained.config).decoding, device)
     exact = "hf" in against and not has_place_for(trained.module.network, cast(Any, trained.config).model)
-    with trained.kernels(read_segments(run)).applied():
+    with trained.kernels(run.environment()).applied():
         systems = {"phmrun": ours, **{name: opponent(name, trained, ours) for name in against}}
         for size in sizes:
             batches = batches_of(data, ours, size, single if size == 1 else sentences, exact=exact)

@@ -1,16 +1,14 @@
 """Atomic writes, checksums, bounded reads, and errors of full or read-only disks."""
 
 import errno
-import glob
 import hashlib
 import io
 import json
 import os
+import secrets
 import shutil
-import socket
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,8 +26,6 @@ MOST_BYTES = 256 * 2**20
 DATA_VARIABLE = "PHMRUN_DATA"
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 """Errors of file systems that cannot flush a directory."""
-_HOUR = 3600.0
-"""Seconds after which another machine's unfinished file counts as left over."""
 
 
 @contextmanager
@@ -112,11 +108,10 @@ def is_name(text: str) -> bool:
 def _temporary(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, and remove it at the end.
 
-    The parent directory is created; temporary files of dead processes are removed first. An ``OSError`` names ``path``.
+    The parent directory is created. An ``OSError`` names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(path)
-    temporary = temporary_name(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
     except OSError as error:
@@ -128,14 +123,6 @@ def _temporary(path: Path) -> Iterator[Path]:
             remove(temporary)
 
 
-def temporary_name(path: Path) -> Path:
-    """Return a path beside ``path`` for this process to write to.
-
-    :func:`remove_unfinished` keeps it while the process lives.
-    """
-    return path.with_name(f".{path.name}.{os.getpid()}.{_machine()}.tmp")
-
-
 def remove(path: Path) -> None:
     """Remove a file or a directory tree, if it exists."""
     if path.is_dir() and not path.is_symlink():
@@ -144,65 +131,19 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files for the same target whose process is dead.
-
-    A file of another machine is removed if it is older than an hour.
-    """
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        try:
-            living = _writer_lives(left)
-            if living is False or (living is None and time.time() - left.stat().st_mtime > _HOUR):
-                remove(left)
-        except FileNotFoundError:  # another process removed it first
-            continue
-
-
 def remove_unfinished(folder: Path) -> None:
-    """Remove all temporary files in a folder and below it.
+    """Remove all temporary files in a folder and below it, except those of living processes on this machine.
 
-    Those of living processes on this machine are kept. A process on another machine that seemed dead, and wakes up,
-    then cannot finish its rename.
+    A process on another machine that seemed dead, and wakes up, then cannot finish its rename.
     """
     for left in folder.rglob(".*.tmp"):
-        if not _writer_lives(left):
+        process = left.name.split(".")[-3]  # ….<process>.<random digits>.tmp
+        try:
+            os.kill(int(process), 0)
+        except (ProcessLookupError, ValueError):
             remove(left)
-
-
-def _writer_lives(unfinished: Path) -> bool | None:
-    """True if the writer of a temporary file is alive.
-
-    The result is ``None`` if on another machine or unknown.
-    """
-    parts = unfinished.name.split(".")  # ….<process>.<machine>.tmp
-    if not (len(parts) > 4 and parts[-2] == _machine() and parts[-3].isdecimal()):
-        return None
-    try:
-        os.kill(int(parts[-3]), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # another user's process, so it exists
-        pass
-    return True
-
-
-def _machine() -> str:
-    """Return eight hexadecimal digits that identify this machine or container.
-
-    Process ids repeat across machines.
-    """
-    return hashlib.sha256(f"{socket.gethostname()} {process_space()}".encode()).hexdigest()[:8]
-
-
-def process_space() -> str:
-    """Return the process-id namespace of this process.
-
-    The result is empty on systems without namespaces.
-    """
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
+        except PermissionError:  # another user's process, so it exists
+            continue
 
 
 def write_text(path: Path, text: str, before_renaming: Callable[[], None] | None = None) -> None:

@@ -313,7 +313,7 @@ def questions_of(folder: Path) -> dict[str, Any]:
 def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
     """Return the texts of all pages and the drawings of all pictures, by path."""
     asked = questions_of(folder)
-    records = restore_folder(folder, runs, durable=False)
+    records = restore_folder(folder, runs)
     spent = sum(segment.get("cpu_seconds", 0.0) for run in records for segment in run.environment()) / 3600
     sweeps = {s["name"]: Sweep(s, folder, runs) for q in asked["questions"] for s in q.get("sweeps", ())}
     for sweep in sweeps.values():

@@ -30,7 +30,6 @@ from phmrun.ledger import Run
 from phmrun.ledger.environment import now
 from phmrun.ledger.recorded_config import network_label
 from phmrun.ledger.scores import BATCH, EPOCH, LINE, STEP, TEST
-from phmrun.ledger.segment import read_segments
 from phmrun.progress import progress
 from phmrun.registry import TASKS
 
@@ -120,7 +119,7 @@ def bench_run(
             what = f"a run of the task {task!r} cannot be set against one of {trained.config.task!r}"
             raise PhmrunError(what, where="--against")
     phases = [phase for phase in _phases(trained, data, amount, place) if phase.name.split(",")[0] in parts]
-    kernels = trained.kernels(read_segments(run))
+    kernels = trained.kernels(run.environment())
     with kernels.applied(), progress("measuring", 2 * len(phases), "phases") as advance:
         machine = facts(place)
         for phase in phases:

@@ -1,4 +1,4 @@
-"""``phmrun runs``: list, show, compare, reproduce, unlock and remove runs."""
+"""``phmrun runs``: list, show, compare, reproduce and remove runs."""
 
 import shlex
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from phmrun.engine.reproduction import Reproduction
     from phmrun.ledger import Run
 
-app = VerbGroup(help="Run directories: list, show, compare, reproduce, unlock, remove.", no_args_is_help=True)
+app = VerbGroup(help="Run directories: list, show, compare, reproduce, remove.", no_args_is_help=True)
 
 RunArguments = Annotated[
     list[str],
@@ -273,25 +273,6 @@ def reproduce(
         _print_reproduction(result)
     if not result.identical:
         raise typer.Exit(ExitCode.TRAINING)
-
-
-@app.command("unlock")
-def unlock(run: RunArgument, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
-    """Remove the lock of a process that no longer runs, on any machine.
-
-    The lock is watched first. It is an error if its process shows a heartbeat.
-    """
-    from phmrun.ledger import Run
-    from phmrun.ledger.lock import HEARTBEAT, WATCHED_BEATS
-
-    locked = Run.find(runs_dir, run)
-    console.stderr().print(f"watching {locked.id} for up to {WATCHED_BEATS * HEARTBEAT:.0f} seconds …", highlight=False)
-    holder = locked.unlock()
-    if as_json:
-        console.print_json({"run_id": locked.id, "held_by": vars(holder) if holder else None})
-        return
-    state = f"process {holder.pid} on {holder.host} held it, and is gone" if holder else "it was not locked"
-    console.print_line(f"{locked.id} is free: {state}")
 
 
 @app.command("rm")

@@ -17,7 +17,6 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.environment import usable_cores
-from phmrun.ledger.segment import read_segments
 from phmrun.progress import note
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
@@ -287,7 +286,7 @@ def _threads_alone(design: Plan, runs_dir: Path) -> int:
     if "OMP_NUM_THREADS" in os.environ:
         return 0
     for cell in design.cells:
-        if cell.run_id and (segments := read_segments(Run(directory_of(runs_dir, cell.run_id)))):
+        if cell.run_id and (segments := Run(directory_of(runs_dir, cell.run_id)).environment()):
             return int(segments[0].get("threads") or 0)
     from phmrun.engine.arithmetic import set_threads
 

@@ -1,4 +1,4 @@
-"""``phmrun sync``: complete record of a run in Weights & Biases or another tracker."""
+"""``phmrun sync``: complete record of a run in Weights & Biases."""
 
 import os
 from pathlib import Path
@@ -13,36 +13,22 @@ from phmrun.cli.runs import RunArguments
 
 def sync(
     runs: RunArguments,
-    to: Annotated[list[str] | None, typer.Option("--to", metavar="NAME")] = None,
     online: Annotated[bool | None, typer.Option("--online/--offline")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Upload runs to Weights & Biases, or write them for TensorBoard.
+    """Upload runs to Weights & Biases.
 
     Each run becomes one W&B run of the same name, from the run directory. Offline mirrors of training have a segment
     for each process instead, and these overwrite each other when they are uploaded. Nothing is deleted.
 
     Args:
-        to: Tracker: wandb (default) or tensorboard, which is written into the run directory; may be repeated.
         online: Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).
     """
     from phmrun.ledger import Run
-    from phmrun.ledger.mirrors import write_mirror
     from phmrun.ledger.wandb_mirror import sync as replay
     from phmrun.ledger.wandb_mirror import wandb_mode
 
-    others = [name for name in to or () if name != "wandb"]
-    for reference in runs if others else ():
-        run = Run.find(runs_dir, reference)
-        for name in others:
-            folder = write_mirror(run, name)
-            if as_json:
-                console.print_json({"run_id": run.id, "to": name, "dir": folder})
-            else:
-                console.print_line(f"{run.id}: {folder}")
-    if to and "wandb" not in to:
-        return
     asked = None if online is None else "online" if online else "offline"
     mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
     # All runs are looked up before the first upload, so that a typo in the last uploads nothing.

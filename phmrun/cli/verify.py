@@ -92,7 +92,7 @@ def _of_results(folder: Path) -> Iterator[Chain]:
 
     with TemporaryDirectory() as place:
         try:
-            runs = restore_folder(folder, Path(place), durable=False)
+            runs = restore_folder(folder, Path(place))
         except PhmrunError as error:
             yield str(folder), [Link("results file", BROKEN, f"{error.where}: {error.what}")]
             return

@@ -73,7 +73,7 @@ class Experiment(Section):
     (repository, file, line), or ours (reason). A later source replaces the entries of its keys.
     """
     logging: Annotated[LoggingConfig, Unhashed()] = LoggingConfig()
-    """Progress lines and mirrors (W&B, TensorBoard)."""
+    """Progress lines and the mirror in Weights & Biases."""
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,8 +3,7 @@
 Sources are packaged files, user files and options of the command line: see :mod:`phmrun.config.sources`.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,7 +23,6 @@ from phmrun.registry import FREEZE, STRUCTURES, TASKS
 from phmrun.section import OpenSection, Section, former_name, is_section
 
 E = TypeVar("E", bound=Experiment)
-_LOG = logging.getLogger(__name__)
 PROVENANCE = "provenance"
 """Key whose entries state the origins of other keys' values."""
 
@@ -60,7 +58,7 @@ def resolve(
     sources: Iterable[Source],
     options_of: OptionsOf | None,
     *,
-    on_unknown: Callable[[Problem], None] | None = None,
+    lenient: bool = False,
 ) -> Resolved[E]:
     """Merge the sources over the schema's defaults and validate.
 
@@ -72,7 +70,7 @@ def resolve(
         schema: Configuration class of the task.
         sources: Sources, weakest first.
         options_of: Options of a structure by name; None: the layers' options are not checked.
-        on_unknown: Called with each unknown key, which is then ignored; None: unknown keys are errors.
+        lenient: Ignore unknown keys. Default: they are errors.
 
     Raises:
         ConfigError: Keys are unknown or values invalid; it lists all of them.
@@ -83,8 +81,8 @@ def resolve(
     merged = _Merged(schema)
     for source in sources:
         merged.add(source._replace(values=schema.placed(source.values)))
-    for problem in merged.unknown:
-        (on_unknown or merged.problems.append)(problem)
+    if not lenient:
+        merged.problems += merged.unknown
     layers: dict[str, LayerConfig] = {}
     if options_of and schema.checks_layers:
         for name, field in schema.model_fields.items():
@@ -162,8 +160,7 @@ def load_run_config(
 ) -> Experiment:
     """Read and validate the configuration of a run.
 
-    The file may be of another version of phmrun: unknown keys are ignored with a warning in the log, and missing keys
-    take their defaults.
+    The file may be of another version of phmrun: unknown keys are ignored, and missing keys take their defaults.
 
     Args:
         path: File that :func:`to_yaml` wrote.
@@ -182,12 +179,7 @@ def load_run_config(
         if not isinstance(name, str):
             raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=str(path))
         schema = TASKS.get(name, where=str(path)).load("schema")
-
-    def tell(problem: Problem) -> None:
-        """Log a warning about an ignored key."""
-        _LOG.warning("%s: ignored, because another version of phmrun wrote it (%s)", problem.key, problem.source)
-
-    return resolve(schema, [source], options_of, on_unknown=tell).config
+    return resolve(schema, [source], options_of, lenient=True).config
 
 
 class _Merged:

@@ -212,7 +212,7 @@ class HardwareConfig(Section):
 
 
 class LoggingConfig(Section):
-    """Progress lines during training, and mirrors of the run."""
+    """Progress lines during training, and the mirror of the run in Weights & Biases."""
 
     every: float = Field(5.0, gt=0)
     """Seconds between progress lines if the output is not a terminal."""
@@ -222,7 +222,3 @@ class LoggingConfig(Section):
     """Weights & Biases project."""
     entity: str | None = None
     """Weights & Biases user or team; null: the account's default."""
-    mirrors: tuple[Literal["tensorboard"], ...] = ()
-    """Further mirrors, written into the run directory when training ends; `phmrun sync RUN --to NAME` writes them at
-    any time.
-    """

@@ -136,7 +136,7 @@ def recording(run: Run, config: Experiment, kernels: Choice) -> Iterator[Segment
     raises, it ends with "interrupted" (by Ctrl-C, exit or the run's state) or "failed"; errors of writing are then
     ignored.
     """
-    with segment_of(run, {**facts(run), **torch_facts(config, kernels)}) as segment:
+    with segment_of(run, {**facts(), **torch_facts(config, kernels)}) as segment:
         yield segment
         if torch.cuda.is_available():
             segment.entry["peak_accelerator_memory_bytes"] = torch.cuda.max_memory_allocated()

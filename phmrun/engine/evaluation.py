@@ -17,7 +17,6 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
 from phmrun.ledger.scores import OTHER_FILE
-from phmrun.ledger.segment import read_segments
 from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.progress import note
@@ -79,7 +78,7 @@ def evaluate_run(
     predictor = trained.predictor(
         decoding=decoding, checkpoint=checkpoint, average=average, batch_size=batch_size, device=place
     )
-    with trained.kernels(read_segments(run) or [{}]).applied():
+    with trained.kernels(run.environment() or [{}]).applied():
         evaluation = predictor.evaluate(data, split)
     note_coverage(predictor, split)
     name = "-".join([title, *_deviations(decoding or {}, config, checkpoint, average)])

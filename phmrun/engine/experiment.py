@@ -28,7 +28,6 @@ from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
-from phmrun.ledger.mirrors import close_run
 from phmrun.ledger.outcome import clear, has_begun, log_file, outcome_kept
 from phmrun.ledger.sameness import require_same, runs_beside
 from phmrun.ledger.segment import Segment
@@ -358,7 +357,8 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     if samples:
         mirror.table("samples", samples["columns"], samples["rows"])
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
-    close_run(run, mirror, config.logging.mirrors)
+    mirror.finish()
+    write_card(run)
     return TrainResult(run.id, run.path, metrics, State.DONE)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import flat
-from phmrun.errors import PhmrunError
 from phmrun.escaping import fenced, markdown, shortened
 from phmrun.files import data_dir, write_text
 from phmrun.ledger.directory import entries
@@ -42,23 +41,14 @@ def write_card(run: Run) -> Path:
 def card(run: Run) -> str:
     """Return a run's page as Markdown.
 
-    Sections: scores, size, samples, use, cost of serving, provenance of the settings, configuration, files. Those
-    without content are left out; a damaged configuration has no provenance. Values of damaged files are missing. Lock,
-    page, and files that phmrun does not know are not listed. The title is the run's id; a line on task, data, seed and
-    state follows.
+    Sections: scores, size, samples, use, configuration, files. Those without content are left out. Values of damaged
+    files are missing. Lock, page, and files that phmrun does not know are not listed. The title is the run's id; a line
+    on task, data, seed and state follows.
     """
-    from phmrun.config.experiment import provenance_values
-    from phmrun.config.provenance import grouped
-    from phmrun.config.sources import parse_mapping
-
     samples = run.samples()
     task = str(run.status.about.get("task")) if run.status else None
     scores = [score_row(name, score) for name, score in run.metrics().items()]
     legend = ["", "A signature says exactly how its score was computed."] if scores else []
-    try:
-        sources = grouped(provenance_values(parse_mapping(run.config_text, "config.yaml")[0]))
-    except PhmrunError:  # damaged configuration
-        sources = []
     files = [file for file in entries(run.path) if file.meaning and file.name not in ("README.md", LOCK)]
     sections = {
         "Scores": [
@@ -78,8 +68,6 @@ def card(run: Run) -> str:
             "The model knows what its training data taught it and nothing else; "
             "check its outputs before relying on them.",
         ],
-        "Cost of serving": _serving(run.bench()),
-        "Provenance of the settings": _table(("source", "settings"), sources),
         "Configuration": [fenced(shared(run.config_text), "yaml")] if run.config_text else [],
         "Files": ["| file | what it is |", "|---|---|", *(f"| `{file.name}` | {file.meaning} |" for file in files)],
     }
@@ -166,25 +154,6 @@ def _opening(status: Status) -> list[str]:
     moments = {"begun": status.started, "ended": status.ended}
     times = ", ".join(f"{word} {_cell(time)}" for word, time in moments.items() if time)
     return ["", f"{model}.", f"{outcome} {course}{f' ({times})' if times else ''}."]
-
-
-def _serving(bench: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a table of the measured export formats.
-
-    A note on the machine of the first format follows. The list is empty if no format is on record.
-    """
-    rows = [entry for name, entry in bench.items() if name.startswith(SERVING) and isinstance(entry, Mapping)]
-    if not rows:
-        return []
-    machine = rows[0].get("machine", {})
-    busy = f"{machine.get('processor')}, threads: {machine.get('threads')}, load average {machine.get('load_average')}"
-    lines = _table(SERVING_COLUMNS, map(serving_row, rows))
-    return [
-        *lines,
-        "",
-        f"Measured by `phmrun export RUN --compare` on {_cell(busy)}. "
-        "CTranslate2 knows dense maps only, and divides by length^α.",
-    ]
 
 
 SERVING_COLUMNS = (

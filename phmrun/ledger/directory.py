@@ -147,25 +147,6 @@ def latest(paths: Sequence[Path]) -> Path:
     return max(ended, key=lambda pair: (pair[1].ended or "", (pair[0] / STATUS).stat().st_mtime))[0]
 
 
-def newer_running(path: Path) -> list[str]:
-    """Return the names of running runs updated since a run ended.
-
-    They are in its directory of runs, in order of names; the same second counts. Every running run counts, also the run
-    itself, if the run has not ended or its status cannot be read.
-
-    Args:
-        path: Directory of the run.
-    """
-    status = _effective_status(path)
-    ended = (status.ended if status else None) or ""
-    statuses = {other.name: _effective_status(other) for other in sorted(path.resolve().parent.iterdir())}
-    return [
-        name
-        for name, status in statuses.items()
-        if status is not None and status.state is State.RUNNING and (status.updated or "") >= ended
-    ]
-
-
 def _effective_status(path: Path) -> Status | None:
     """Return the effective status of a run directory.
 

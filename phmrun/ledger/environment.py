@@ -24,11 +24,9 @@ from pydantic import TypeAdapter
 
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import is_name, open_regular, write_text
+from phmrun.files import is_name, open_regular
 from phmrun.ledger.load import usable
 
-LONGEST_DIFF = 2**20
-"""Limit in bytes of a saved diff; of a longer one, only the checksum is kept."""
 COMPARED = (
     "python",
     "packages",
@@ -86,39 +84,24 @@ def packages() -> dict[str, str]:
     return versions
 
 
-def code(keep: Path) -> dict[str, Any]:
-    """Return phmrun's commit and uncommitted changes.
+def code() -> dict[str, str]:
+    """Return phmrun's commit and the checksum of uncommitted changes.
 
     The result is empty if phmrun does not run from a checkout, or git fails or takes more than 20 s. Else it has
-    ``commit`` and, if tracked Python or YAML files have changed, ``diff_sha256``. A diff of at most 1 MiB is also
-    written to the directory ``keep`` as ``code-<12 digits of its SHA-256>.diff``, which ``diff`` names.
+    ``commit`` and, if tracked Python or YAML files have changed, ``diff_sha256``.
     """
     root = Path(__file__).resolve().parents[2]
-
-    def git(*words: str) -> str:
-        """Return a git command's output.
-
-        The result is empty if it fails or takes more than 20 s.
-        """
-        try:
-            done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True)
-        except (OSError, subprocess.SubprocessError):
-            return ""
-        return done.stdout.decode("utf-8", errors="replace")
-
     # git also looks in parent folders: installed below another project, phmrun would report that project's commit.
-    checkout = (root / ".git").exists() and (root / "pyproject.toml").is_file()
-    commit = git("rev-parse", "HEAD").strip() if checkout else ""
-    if not commit:
+    if not (root / ".git").exists() or not (root / "pyproject.toml").is_file():
         return {}
-    diff = git("diff", "HEAD", "--", "*.py", "*.yaml")
-    facts: dict[str, Any] = {"commit": commit}
-    if diff:
-        facts["diff_sha256"] = hashlib.sha256(diff.encode()).hexdigest()
-        if len(diff.encode()) <= LONGEST_DIFF:
-            facts["diff"] = f"code-{facts['diff_sha256'][:12]}.diff"
-            write_text(keep / facts["diff"], diff)
-    return facts
+    try:
+        commit, diff = (
+            subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=20, check=True).stdout
+            for words in (["rev-parse", "HEAD"], ["diff", "HEAD", "--", "*.py", "*.yaml"])
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return {"commit": commit.decode().strip(), **({"diff_sha256": hashlib.sha256(diff).hexdigest()} if diff else {})}
 
 
 def processor() -> str:
@@ -151,16 +134,13 @@ def _cpu_fact(key: str) -> str:
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """List the facts that differ between two entries.
 
-    Compared are versions, code (without the diff's name), system, processor, arithmetic, accelerators, threads,
+    Compared are versions, code, system, processor, arithmetic, accelerators, threads,
     kernels, settings and flags, each nested fact by its dotted key. A line is "threads: 1, then 2". ``None`` counts as
     missing, and a missing fact differs from a value. Facts below ``cpu`` and ``arithmetic`` are compared only if both
     entries have them.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
-    # The diff's file name does not count; an unknown fact is treated as missing.
-    before, after = (
-        {key: value for key, value in facts.items() if key != "code.diff" and value is not None} for facts in named
-    )
+    before, after = ({key: value for key, value in facts.items() if value is not None} for facts in named)
     keys = [
         key
         for key in dict.fromkeys(["kernels", "settings.tf32", *before, *after])

@@ -1,17 +1,13 @@
 """Training history of a run: one JSON object per line, appended during training."""
 
-import errno
-import json
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from phmrun.documents import parse_json, restored, to_line
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import open_regular, replacing
+from phmrun.files import read_regular, replacing
 from phmrun.metric import find_metric
 
 Row = dict[str, Any]
@@ -71,10 +67,10 @@ class History:
     before_reading: Callable[[], None] = lambda: None
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Append a row by a single write.
+        """Append a row.
 
-        The file and its directory are created if missing. A torn last line is removed first. ``before_writing`` is
-        called before and after the file is opened. A kill leaves whole rows and at most one torn last line.
+        The file and its directory are created if missing. A torn last line is removed first. A kill leaves whole rows
+        and at most one torn last line.
 
         Raises:
             OSError: The row cannot be written, for example on a full disk; the file's whole rows are unchanged.
@@ -82,19 +78,14 @@ class History:
         line = to_line(row).encode("utf-8")
         self.before_writing()  # before a directory that was moved is created again
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab+", buffering=0) as handle:
-            self.before_writing()  # after opening: a process that takes the run over replaces the file
-            whole = _end_of_last_whole_line(handle)
-            if whole < handle.seek(0, 2):
-                handle.truncate(whole)
-            try:
-                complete = handle.write(line) == len(line)
-            except OSError as error:
-                error.filename = str(self.path)  # errors of writing name no file
-                raise
-            if not complete:
-                handle.truncate(whole)
-                raise OSError(errno.ENOSPC, "the disk took only a part of a row", str(self.path))
+        try:
+            with self.path.open("ab+") as handle:
+                self.before_writing()  # after opening: a process that takes the run over replaces the file
+                handle.truncate(_end_of_last_whole_line(handle))
+                handle.write(line)
+        except OSError as error:
+            error.filename = str(self.path)  # errors of writing name no file
+            raise
 
     def read(self) -> list[Row]:
         """Return all whole rows.
@@ -109,16 +100,15 @@ class History:
     def rows(self, figures: str = "") -> Iterator[Row]:
         """Yield whole rows in order.
 
-        One at a time is in memory. A torn last line is left out, as is a last line that is not a row.
+        A torn last line is left out, as is a last line that is not a row.
 
         Args:
-            figures: Name, or beginning of names; only rows with such a figure are yielded, and others may be skipped
-                unparsed. Default: all.
+            figures: Name, or beginning of names; only rows with such a figure are yielded. Default: all.
 
         Raises:
-            PhmrunError: (exit 3) A parsed line other than the last is not a row.
+            PhmrunError: (exit 3) A line other than the last is not a row.
         """
-        for _, row in self._lines(figures):
+        for _, row in self._lines():
             if not figures or any(name.startswith(figures) for name in row):
                 yield row
 
@@ -135,11 +125,8 @@ class History:
         Raises:
             PhmrunError: (exit 3) A line other than the last is not a row.
         """
-        count, last = 0, deque[Row](maxlen=number)
-        for row in self.rows():
-            count += 1
-            last.append(row)
-        return count, list(last)
+        rows = self.read()
+        return len(rows), rows[-number:]
 
     def cut(self, step: int) -> int:
         """Remove the rows of steps after ``step``, atomically.
@@ -155,69 +142,35 @@ class History:
         """
         if not self.path.exists():
             return 0
-        dropped = 0
+        lines = list(self._lines())
+        kept = [line for line, row in lines if row["step"] <= step]
         # A new file even if nothing changes: a process that was presumed dead may still hold the old one.
-        with replacing(self.path, self.before_writing) as temporary, temporary.open("wb") as kept:
-            for line, row in self._lines():
-                if row.get("step", 0) <= step:
-                    kept.write(line)
-                else:
-                    dropped += 1
-        return dropped
+        with replacing(self.path, self.before_writing) as temporary:
+            temporary.write_bytes(b"".join(kept))
+        return len(lines) - len(kept)
 
-    @contextmanager
-    def _opened(self) -> Iterator[BinaryIO | None]:
-        """Open the file for reading, after ``before_reading``.
+    def _lines(self) -> Iterator[tuple[bytes, Row]]:
+        """Yield whole lines with their rows.
 
-        Yield ``None`` if it is missing.
+        A torn last line, and a last line that is not a row, are left out.
 
         Raises:
-            PhmrunError: (exit 3) The file cannot be read.
+            PhmrunError: (exit 3) A line other than the last is not a row, or the file cannot be read.
         """
         self.before_reading()
         try:
-            opened = open_regular(self.path, most=_MOST_BYTES)
+            *lines, _ = read_regular(self.path, most=_MOST_BYTES).split(b"\n")  # what follows the last one is torn
         except FileNotFoundError:
-            yield None
             return
         except OSError as error:
             what = f"the history cannot be read: {error.strerror}"
             raise PhmrunError(what, where=str(self.path), code=ExitCode.DATA) from error
-        with opened:
-            yield opened
-
-    def _lines(self, containing: str = "") -> Iterator[tuple[bytes, Row]]:
-        """Yield whole lines with their rows.
-
-        ``containing`` is the beginning of a figure's name: lines without it may be skipped unparsed. A torn last line,
-        and a last line that is not a row, are left out.
-
-        Raises:
-            PhmrunError: (exit 3) A parsed line other than the last is not a row.
-        """
-        mark = json.dumps(containing, ensure_ascii=False)[:-1].encode() if containing else b""
-        doubtful = 0
-        with self._opened() as handle:
-            for number, line in enumerate(handle or (), start=1):
-                if not line.endswith(b"\n"):  # torn when the process died
-                    break
-                if doubtful:
-                    raise self._damaged(doubtful)
-                if mark not in line and b"\\" not in line:
-                    continue
-                if (row := _row_of(line)) is None:
-                    doubtful = number  # an error unless it is the last
-                else:
-                    yield line, row
-
-    def _damaged(self, number: int) -> PhmrunError:
-        """Return the error (exit 3) for a line that is not a row.
-
-        Lines are counted from 1.
-        """
-        hint = "Remove the line, or start the run over with --restart."
-        where = f"{self.path}:{number}"
-        return PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
+        for number, line in enumerate(lines, start=1):
+            if (row := _row_of(line)) is not None:
+                yield line + b"\n", row
+            elif number < len(lines):
+                hint, where = "Remove the line, or start the run over with --restart.", f"{self.path}:{number}"
+                raise PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
 
 
 def _row_of(line: bytes) -> Row | None:
@@ -235,11 +188,11 @@ def _row_of(line: bytes) -> Row | None:
     return restored_row
 
 
-def _end_of_last_whole_line(handle: Any) -> int:
+def _end_of_last_whole_line(handle: BinaryIO) -> int:
     """Return the byte offset after the last line break, 0 if there is none; moves the handle."""
     size = handle.seek(0, 2)
     handle.seek(max(0, size - 1))
     if not size or handle.read(1) == b"\n":
-        return int(size)
+        return size
     handle.seek(0)
-    return int(handle.read().rfind(b"\n") + 1)
+    return handle.read().rfind(b"\n") + 1

@@ -4,18 +4,15 @@ The holder has the operating system's lock (``flock``) on the lock file, which e
 holder, and the holder touches it every 10 seconds (:data:`HEARTBEAT`).
 
 Some network file systems do not share ``flock`` between machines. The lock of a holder on another machine or in another
-container is therefore taken over only if it is 120 s old or more, and then does not change for 25 s of this process's
-clock. A lock dated in the future never grows old: `unlock` removes it.
+container is therefore taken over only if it is 120 s old or more.
 
 A holder that was suspended and presumed dead may wake up. It must call `require` or `still_held` before each write.
 """
 
 import fcntl
 import json
-import logging
 import os
 import secrets
-import shlex
 import socket
 import threading
 import time
@@ -26,21 +23,18 @@ from pathlib import Path
 from typing import Self
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import no_file, open_regular, process_space
+from phmrun.errors import PhmrunError
+from phmrun.files import open_regular
 
 LOCK = "lock"
 """Name of the lock file in a run directory."""
 HEARTBEAT = 10.0
 """Seconds between two heartbeats of a holder."""
 STALE_AFTER = 120.0
-"""Seconds without a heartbeat after which a holder on another machine may be dead."""
-WATCHED_BEATS = 2.5
-"""Heartbeat periods for which such a lock is watched before it is taken over."""
+"""Seconds without a heartbeat after which a holder on another machine is dead."""
 PATIENCE = 0.2
 """Minimum seconds to wait for a lock, because another process may be looking at it."""
 
-_log = logging.getLogger(__name__)
 _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
@@ -73,12 +67,12 @@ class Holder:
     @classmethod
     def this_process(cls) -> "Holder":
         """Return a record of the running process with a new token."""
-        return cls(socket.gethostname(), os.getpid(), process_space(), secrets.token_hex(8))
+        return cls(socket.gethostname(), os.getpid(), _process_space(), secrets.token_hex(8))
 
     @property
     def is_here(self) -> bool:
         """True if the process is on this machine, in this namespace of process ids."""
-        return (self.host, self.space) == (socket.gethostname(), process_space())
+        return (self.host, self.space) == (socket.gethostname(), _process_space())
 
 
 class Lock:
@@ -109,11 +103,14 @@ class Lock:
         end = time.monotonic() + max(self.wait, PATIENCE)
         while holder := self._take():
             if time.monotonic() >= end:
-                raise self._refusal(holder)
+                hint = "Wait until that process ends, or stop it."
+                if not holder.is_here:
+                    hint += f" If its machine is gone, wait {STALE_AFTER:.0f} seconds."
+                raise PhmrunError(f"{self.purpose} is in use by process {holder.pid} on {holder.host}", hint=hint)
             time.sleep(0.02)
         _held.add(self)
         self._stop = threading.Event()
-        threading.Thread(target=self._beat, args=(self._descriptor, self._stop), name="heartbeat", daemon=True).start()
+        threading.Thread(target=_beat, args=(self._descriptor, self._stop), name="heartbeat", daemon=True).start()
 
     def release(self) -> None:
         """Stop the heartbeats and remove the lock file.
@@ -163,30 +160,10 @@ class Lock:
             )
         if self.lost:
             holder = _read(self.path)[0]
-            what = "moved or removed while this process wrote into it: the lock is gone"
-            hint = "Move the directory back, and give the same command again; it continues."
-            if holder is not None:
-                what = f"taken over by process {holder.pid} on {holder.host}: this process wrote no heartbeat in time"
-                hint = "It writes nothing more; the other process continues from the last checkpoint."
-            raise PhmrunError(f"{self.purpose} was {what}", where=str(self.path.parent), hint=hint)
-
-    def remove(self) -> Holder | None:
-        """Remove the lock of a dead process, whatever the file's date.
-
-        A holder on another machine is first watched for heartbeats (25 s).
-
-        Returns:
-            The former holder; ``None`` if there was no lock.
-
-        Raises:
-            PhmrunError: (exit 2) The holder is alive, or writes a heartbeat while it is watched.
-        """
-        former = _read(self.path)[0]
-        if former is not None:
-            if holder := self._take(forced=True):
-                raise self._refusal(holder)
-            self.release()
-        return former
+            by = f"taken over by process {holder.pid} on {holder.host}" if holder else "moved or removed"
+            what = f"{self.purpose} was {by}: this process writes nothing more"
+            hint = "Move the directory back if it was moved, and give the same command again; it continues."
+            raise PhmrunError(what, where=str(self.path.parent), hint=hint)
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -195,36 +172,19 @@ class Lock:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    def _take(self, *, forced: bool = False) -> Holder | None:
+    def _take(self) -> Holder | None:
         """Take the lock, or return its living holder.
-
-        Args:
-            forced: Watch a holder on another machine even if its lock is young.
 
         Raises:
             OSError: The file cannot be written.
         """
-        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
-        while True:
-            with suppress(FileExistsError):
-                descriptor = os.open(self.path, flags | os.O_CREAT | os.O_EXCL, 0o644)
-                _flock(descriptor, fcntl.LOCK_EX)  # others may look at it, and then let it go
-                break
-            _read(self.path)  # a folder or pipe is refused
-            try:
-                descriptor = os.open(self.path, flags)
-            except FileNotFoundError:
-                continue
-            free = _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            holder, touched = _read(self.path)
-            if free is not False and not _same_file(self.path, descriptor):  # released just now
-                os.close(descriptor)
-                continue
-            holder = holder or Holder()
-            if free is not False and ((free and holder.is_here) or self._is_silent(holder, touched, forced)):
-                break
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        free = _flock(descriptor, fcntl.LOCK_EX)
+        holder, age = _read(self.path)
+        # A holder that released the lock just now has removed the file.
+        if free is False or not _is_dead(holder, age, free) or not _is_same(self.path, descriptor):
             os.close(descriptor)
-            return holder
+            return holder or Holder()
         self._mine = Holder.this_process()
         try:
             os.ftruncate(descriptor, 0)
@@ -236,65 +196,42 @@ class Lock:
         self._descriptor = descriptor
         return None
 
-    def _is_silent(self, holder: Holder, touched: int, forced: bool) -> bool:
-        """True if a holder on another machine shows no heartbeat for 120 s, and for 25 s of watching."""
-        if not forced and time.time() - touched / 1e9 < STALE_AFTER:
-            return False
-        _log.info("%s: watching for heartbeats of process %s on %s", self.path, holder.pid, holder.host)
-        before, end = _read(self.path), time.monotonic() + WATCHED_BEATS * HEARTBEAT
-        while time.monotonic() < end:
-            time.sleep(min(HEARTBEAT / 10, max(0.0, end - time.monotonic())))
-            if _read(self.path) != before:
-                return False
-        return before[1] == touched
-
-    def _refusal(self, holder: Holder) -> PhmrunError:
-        """Return the error (exit 2) for a lock that a living process holds.
-
-        Its hint names ``runs unlock`` if the holder may be on a machine that is gone.
-        """
-        hint = "Wait until that process ends, or stop it."
-        if not holder.is_here:
-            hint += f" If its machine is gone: phmrun runs unlock {shlex.quote(str(self.path.parent))}"
-        return PhmrunError(f"{self.purpose} is in use by process {holder.pid} on {holder.host}", hint=hint)
-
-    def _beat(self, descriptor: int, stop: threading.Event) -> None:
-        """Touch the lock file every 10 seconds until ``stop`` is set.
-
-        A takeover ends the loop with a logged warning. After an error of writing, which is logged, the loop goes on.
-        """
-        while not stop.wait(HEARTBEAT):
-            try:
-                if not self.still_held():
-                    if not stop.is_set():  # released just now
-                        _log.warning("%s: the lock was taken over by another process", self.path)
-                    return
-                os.utime(descriptor)
-            except OSError as error:
-                _log.warning("%s: the heartbeat could not be written: %s", self.path, error)
-
 
 def living_holder(path: Path) -> Holder | None:
     """Return the living holder of a lock file.
 
-    The result is ``None`` if there is no lock file, or its holder is dead. If ``flock`` does not tell, a holder on
-    another machine lives if the file is younger than 120 s. Changes nothing.
+    The result is ``None`` if there is no lock file, or its holder is dead. Changes nothing.
     """
-    with suppress(OSError, PhmrunError):  # another user's, or a file in the place of its folder
-        holder, touched = _read(path)
-        if holder is None:
-            return None
+    with suppress(OSError):  # another user's, or a file in the place of its folder
+        holder, age = _read(path)
         with open_regular(path) as handle:
-            free = _flock(handle.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-        young = time.time() - touched / 1e9 < STALE_AFTER
-        return holder if free is False or (young and not (free and holder.is_here)) else None
+            free = _flock(handle.fileno(), fcntl.LOCK_SH)
+        return holder if free is False or not _is_dead(holder, age, free) else None
     return None
+
+
+def _beat(descriptor: int, stop: threading.Event) -> None:
+    """Touch the lock file every 10 seconds until ``stop`` is set."""
+    while not stop.wait(HEARTBEAT):
+        with suppress(OSError):
+            os.utime(descriptor)
+
+
+def _is_dead(holder: Holder | None, age: float, free: bool | None) -> bool:
+    """True if a lock file has no living holder.
+
+    Args:
+        holder: Holder that the file names.
+        age: Seconds since the last heartbeat.
+        free: True if ``flock`` can be taken, ``None`` if locks are not supported.
+    """
+    return holder is None or age >= STALE_AFTER or (free is True and holder.is_here)
 
 
 def _flock(descriptor: int, how: int) -> bool | None:
     """Lock an open file, and return True; ``False`` if another process has it, ``None`` if locks are not supported."""
     try:
-        fcntl.flock(descriptor, how)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
@@ -302,35 +239,35 @@ def _flock(descriptor: int, how: int) -> bool | None:
     return True
 
 
-def _read(path: Path) -> tuple[Holder | None, int]:
-    """Return the holder of a lock file, and the time of its last heartbeat in nanoseconds.
+def _read(path: Path) -> tuple[Holder | None, float]:
+    """Return the holder of a lock file, and the seconds since its last heartbeat.
 
-    Without a file, the holder is ``None``. That of a file without a readable holder, which was created just now or on a
-    full disk, is an unknown process.
-
-    Raises:
-        PhmrunError: (exit 3) A folder, a pipe or a device is in its place.
+    The holder is ``None`` without a file, and for a file that names none.
     """
     try:
         with open_regular(path) as handle:  # on network file systems, opening refreshes the file's times
-            content, touched = handle.read(), os.fstat(handle.fileno()).st_mtime_ns
+            content, touched = handle.read(), os.fstat(handle.fileno()).st_mtime
     except (FileNotFoundError, NotADirectoryError):
-        return None, 0
-    except OSError as error:
-        if path.is_file():
-            raise
-        what = f"the lock {no_file(path).partition(',')[0]}"
-        raise PhmrunError(what, where=str(path), hint="Move it away.", code=ExitCode.DATA) from error
+        return None, 0.0
     with suppress(ValueError, TypeError):
-        holder = Holder(**parse_json(content))
-        if type(holder.pid) is int and 0 < holder.pid < 2**31:
-            return holder, touched
-    return Holder(), touched
+        return Holder(**parse_json(content)), time.time() - touched
+    return None, 0.0
 
 
-def _same_file(path: Path, descriptor: int) -> bool:
+def _is_same(path: Path, descriptor: int) -> bool:
     """True if ``path`` is the file of an open descriptor; ``False`` if it is missing."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
+
+
+def _process_space() -> str:
+    """Return the process-id namespace of this process.
+
+    The result is empty on systems without namespaces.
+    """
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""

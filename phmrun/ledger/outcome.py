@@ -1,13 +1,13 @@
 """Outcome of a run: its state after the block that works on it, its log, a new beginning."""
 
 import logging
-import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
 
 from phmrun.errors import Interrupted, PhmrunError
+from phmrun.files import remove
+from phmrun.ledger.lock import LOCK
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
 from phmrun.plugin_errors import plugin_error
@@ -62,28 +62,16 @@ def set_outcome(run: Run, state: State, reason: str) -> None:
         LOG.warning("%s could not be written: %s", run.status_path, error)
 
 
-class _LogFile(logging.FileHandler):
-    """Log file that is closed with one warning if it cannot be written."""
-
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Remove this handler and log a warning, instead of a traceback per line.
-
-        Once it is removed, nothing is done.
-        """
-        if self in (logger := logging.getLogger("phmrun")).handlers:
-            logger.removeHandler(self)
-            logger.warning("%s cannot be written to: %s", self.baseFilename, sys.exception())
-
-
 @contextmanager
 def log_file(run: Run) -> Iterator[None]:
     """Append phmrun's messages within the block to the run's ``train.log``.
 
     An error that ends the block is appended, too, with its traceback unless it is a `PhmrunError` or an interrupt; it
     is raised again. Nothing is written once another process has taken the run over. A file that cannot be written is
-    closed with one warning.
+    left as it is.
     """
-    handler = _LogFile(run.log_path, encoding="utf-8")
+    handler = logging.FileHandler(run.log_path, encoding="utf-8")
+    handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk stops the training itself
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
     # If another process has taken the run over, the log belongs to it.
     handler.addFilter(lambda _: run.may_write)
@@ -118,10 +106,6 @@ def clear(run: Run, config_yaml: str) -> None:
         config_yaml: Resolved config of the new run.
     """
     for path in run.path.iterdir():
-        if path.name == "lock":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        if path.name != LOCK:
+            remove(path)
     Run.create(run.path.parent, run.id, config_yaml)

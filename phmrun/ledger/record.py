@@ -9,13 +9,12 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, restored, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, read_regular, read_text, staging, sync_directory, write_text
+from phmrun.files import data_dir, json_text, read_regular, read_text, remove, staging, write_text
 from phmrun.ledger.card import shared
 from phmrun.ledger.directory import (
     BENCH,
@@ -30,7 +29,6 @@ from phmrun.ledger.directory import (
     directory_of,
 )
 from phmrun.ledger.environment import DataRecord
-from phmrun.ledger.lock import LOCK, living_holder
 from phmrun.ledger.manifest import MANIFEST, Record
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
@@ -82,7 +80,6 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     segments = []
     for entry in run.environment():
         segment, versions = _without(entry, "command", "host"), entry.get("packages", {})
-        segment["code"] = _without(entry.get("code", {}), "diff")  # the diff's file is not part of the record
         segment["packages"] = {name: versions[name] for name in COMPUTING if name in versions}
         segments.append(segment)
     # A run that was archived without weights has none of its checkpoints.
@@ -126,7 +123,7 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
-def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> list[Run]:
+def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
     """Restore run directories from records, each atomically.
 
     All records are read and checked before the first directory is created. Runs that have a status are left unchanged,
@@ -136,7 +133,6 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
     Args:
         paths: Files of records.
         runs_dir: Directory of runs.
-        durable: Flush the directories to disk, and write their configs as YAML for readers. Default: ``True``.
 
     Returns:
         One run per path, in order.
@@ -145,7 +141,7 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
         PhmrunError: (exit 3) A file is not a record or not named after its run, two records of a run have different
             scores, or a run's place has a symbolic link or weights without a status.
     """
-    records = [_read_record(path, durable) for path in paths]
+    records = [_read_record(path) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
     named: dict[Path, tuple[Run, dict[str, str], Path]] = {}  # by directory: sweeps may share a run
     for path, run, (_, files) in zip(paths, runs, records, strict=True):
@@ -161,11 +157,11 @@ def restore(paths: Sequence[Path], runs_dir: Path, *, durable: bool = True) -> l
         if run.checkpoints.exists():
             raise PhmrunError(f"there are weights here, but no {STATUS}", where=str(run.path), code=ExitCode.DATA)
     if missing:
-        _write_runs(missing, runs_dir, durable)
+        _write_runs(missing, runs_dir)
     return runs
 
 
-def _read_record(path: Path, readable: bool) -> tuple[str, dict[str, str]]:
+def _read_record(path: Path) -> tuple[str, dict[str, str]]:
     """Read a record.
 
     Return the run id, and the texts of the run's files by name, as :func:`_texts`. A record without a checksum is
@@ -194,18 +190,16 @@ def _read_record(path: Path, readable: bool) -> tuple[str, dict[str, str]]:
         what = "a result is named for its run: RUN_ID.json with the RUN_ID that it holds"
         raise PhmrunError(what, where=str(path), valid=["task-data-layer-seed-0123456789ab.json"], code=ExitCode.DATA)
     try:
-        return name, _texts(record, readable)
+        return name, _texts(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
 
 
-def _texts(record: Mapping[str, Any], readable: bool) -> dict[str, str]:
+def _texts(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of a run's files by name.
 
-    They are rebuilt from a record, with a manifest of all of them. The config is YAML; unless it should be readable,
-    it is JSON, which is YAML, too, and written in a tenth of the time.
+    They are rebuilt from a record, with a manifest of all of them. The config is written as JSON, which is YAML, too.
     """
-    written = partial(json.dumps, ensure_ascii=False)
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -225,41 +219,29 @@ def _texts(record: Mapping[str, Any], readable: bool) -> dict[str, str]:
     }
     config = restored(record["config"])
     texts = {
-        CONFIG: yaml_text(config) if readable or config != record["config"] else written(config),
+        CONFIG: json_text(config) if config == record["config"] else yaml_text(config),
         HISTORY: "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in record["history"]),
-        **{name: written(content) for name, content in contents.items()},
+        **{name: json.dumps(content, ensure_ascii=False) for name, content in contents.items()},
     }
     sums = {name: (hashlib.sha256(text.encode("utf-8")).hexdigest(),) for name, text in texts.items()}
     manifest = Record(record.get("identity"), sums)
-    return {**texts, MANIFEST: written(manifest.to_json())}
+    return {**texts, MANIFEST: json.dumps(manifest.to_json(), ensure_ascii=False)}
 
 
-def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path, durable: bool) -> None:
+def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path) -> None:
     """Write run directories, each atomically.
 
-    They are written into a staging folder, then moved into place. An existing directory is replaced, unless a process
-    has begun to train there meanwhile. ``durable`` flushes them to disk.
+    They are written into a staging folder, then moved into place. An existing directory is replaced: its process died
+    before it wrote a status.
     """
     with staging(runs_dir / "restored") as stage:
         for run, files in runs:
             folder = stage / run.path.name
-            try:
-                folder.mkdir()
-                for name, text in files.items():
-                    (folder / name).write_text(text, encoding="utf-8")
-            except OSError as error:
-                error.filename = str(run.path)
-                raise
-        if durable:
-            os.sync()  # once for all: a hundred times faster than file by file
-        for run, _ in runs:
-            if living_holder(run.path / LOCK) or run.status_path.exists() or run.checkpoints.exists():
-                continue  # training has begun here since the directory was looked at
-            if run.path.exists():  # its process died before it wrote a status
-                run.path.rename(stage / f".{run.path.name}.former")
-            (stage / run.path.name).rename(run.path)
-    if durable:
-        sync_directory(runs_dir)
+            folder.mkdir()
+            for name, text in files.items():
+                (folder / name).write_text(text, encoding="utf-8")
+            remove(run.path)
+            folder.rename(run.path)
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -239,16 +239,6 @@ class Run:
         """True in a forked copy of the process that holds this object's lock."""
         return self._lock is not None and self._lock.forked
 
-    def unlock(self) -> Holder | None:
-        """Remove the lock of a dead process, and return its holder.
-
-        The result is ``None`` if there was no lock.
-
-        Raises:
-            PhmrunError: (exit 2) The holder is alive.
-        """
-        return Lock(self.path / LOCK, f"the run {self.id}").remove()
-
     def require_lock(self) -> None:
         """Check that this object's lock was not lost.
 

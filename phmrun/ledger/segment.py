@@ -104,18 +104,17 @@ def physical_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def facts(run: Run) -> dict[str, Any]:
+def facts() -> dict[str, Any]:
     """Return the environment of this process, without torch's facts.
 
     Keys: "command", "python", "packages", "code", "system", "host", "processor", "cpu", "cores", "usable_cores" and
-    "memory_bytes". Unknown memory or cores are ``None``. A diff of uncommitted changes of the code is written into the
-    run directory.
+    "memory_bytes". Unknown cores are ``None``.
     """
     return {
         "command": command(),
         "python": platform.python_version(),
         "packages": dict(packages()),
-        "code": code(run.path),
+        "code": code(),
         "system": platform.platform(),
         "host": socket.gethostname(),
         "processor": processor(),
@@ -124,17 +123,6 @@ def facts(run: Run) -> dict[str, Any]:
         "usable_cores": usable_cores(),
         "memory_bytes": physical_memory(),
     }
-
-
-def read_segments(run: Run) -> list[dict[str, Any]]:
-    """Return the entries of a run's processes.
-
-    The result is empty if the file is missing or damaged.
-    """
-    try:
-        return run.environment()
-    except PhmrunError:
-        return []
 
 
 def _cpu_seconds() -> float:

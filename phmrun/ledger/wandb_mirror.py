@@ -10,15 +10,14 @@ opened.
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from phmrun.documents import plain, restored
+from phmrun.documents import flat, plain, restored
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.history import in_shown_units
-from phmrun.ledger.lock import Lock
 from phmrun.ledger.recorded_config import config_values
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
@@ -39,13 +38,10 @@ def wandb_mode(asked: str | None = None) -> Mode:
 
     Modes are ``offline``, ``online`` and ``disabled``.
 
-    ``dryrun`` and ``run`` are W&B's former names of ``offline`` and ``online``.
-
     Raises:
         PhmrunError: (exit 2) There is no such mode.
     """
     mode = asked or os.environ.get("WANDB_MODE") or "offline"
-    mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)
     if mode not in MODES:
         raise unknown("W&B mode", mode, MODES, where="--wandb" if asked else "WANDB_MODE")
     return mode
@@ -161,16 +157,15 @@ class Mirror:
 
 def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return W&B's labels of a configuration: project, entity, group, type of job and tags."""
-    logging, layer, data = (config.get(key) for key in ("logging", "layer", "data"))
-    logging = logging if isinstance(logging, Mapping) else {}
-    layer = layer if isinstance(layer, Mapping) else {}
-    task, name = config.get("task"), data.get("name") if isinstance(data, Mapping) else None
+    values = flat(config)
+    task, name = values.get("task"), values.get("data.name")
+    layer = {key.removeprefix("layer."): value for key, value in values.items() if key.startswith("layer.")}
     return {
-        "project": logging.get("project") or "phmrun",
-        "entity": logging.get("entity"),
+        "project": values.get("logging.project", "phmrun"),
+        "entity": values.get("logging.entity"),
         "group": f"{task}-{name}" if task and name else None,
         "job_type": task,
-        "tags": [str(v) if key == "structure" else f"{key}={v}" for key, v in layer.items()],
+        "tags": [str(value) if key == "structure" else f"{key}={value}" for key, value in layer.items()],
     }
 
 
@@ -276,7 +271,7 @@ class Synced:
     run_id: str
     mode: str
     rows: int
-    directory: Path
+    directory: Path | None
     url: str | None
 
 
@@ -284,8 +279,8 @@ def sync(run: Run, mode: str = "online") -> Synced:
     """Replay a run as one W&B run.
 
     It has config (empty without a file), history, scores, parameter counts ("parameters/…") and samples. The W&B run
-    has the run's id, so a second replay replaces the first. Segments of training are kept. A lock prevents two
-    concurrent replays if the run directory is writable. A failed run ends with exit code 1, others with 0.
+    has the run's id, so a second replay replaces the first. Segments of training are kept. A failed run ends with exit
+    code 1, others with 0.
 
     Args:
         run: Run to replay; it may be training, unless it is mirrored online at the moment.
@@ -298,27 +293,21 @@ def sync(run: Run, mode: str = "online") -> Synced:
     if mode == "disabled":
         raise PhmrunError("nothing can be synced while W&B is disabled", hint="Use --online or --offline.")
     status, config = run.status, config_values(run.config_path) if run.config_path.exists() else {}
-    section = config.get("logging")
-    trained = section.get("wandb") if isinstance(section, Mapping) else None
+    trained = flat(config).get("logging.wandb")
     if mode == "online" and wandb_mode(trained) == "online" and status.state is State.RUNNING:
         what = f"the run {run.id} is being mirrored online while it trains"
         raise PhmrunError(what, hint="Sync it when it has ended.")
     run.own_folder(run.wandb_dir.name)  # raises if a link leads out of the run
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
-    # Two concurrent replays would leave two W&B runs.
-    lock = Lock(run.path / ".sync.lock", f"the mirror of the run {run.id}")
-    with lock if os.access(run.path, os.W_OK) else nullcontext():
-        mirror = Mirror(run, mode, config=config, whole=True)
-        # Read before logging: a failed or finished mirror has neither.
-        directory, url = mirror.directory, mirror.url
-        if directory is None:
-            raise PhmrunError("W&B gave no directory", hint="Try --offline.")
-        for row in rows:
-            mirror.log(row)
-        if samples:
-            mirror.table(SAMPLES, samples["columns"], samples["rows"])
-        mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
-        mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
+    mirror = Mirror(run, mode, config=config, whole=True)
+    # Read before logging: a failed or finished mirror has neither.
+    directory, url = mirror.directory, mirror.url
+    for row in rows:
+        mirror.log(row)
+    if samples:
+        mirror.table(SAMPLES, samples["columns"], samples["rows"])
+    mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
+    mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
     return Synced(run.id, mode, len(rows), directory, url)
 
 

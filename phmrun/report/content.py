@@ -18,7 +18,7 @@ from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
 from phmrun.escaping import fenced, markdown
 from phmrun.files import read_text, write_text
-from phmrun.ledger import State, environment, segment
+from phmrun.ledger import State, environment
 from phmrun.ledger.card import duration, number, shared
 from phmrun.ledger.record import absolute_paths, portable
 from phmrun.ledger.wording import row_name, title
@@ -284,7 +284,7 @@ def environments(statuses: Sequence[CellStatus]) -> tuple[Sequence[str], list[tu
     Notes: differences between cells (or that there are none), changes of environment within a
     run. There are no rows without any record. At most 12 differences are named in a note.
     """
-    by_cell = {status.cell.label: segment.read_segments(status.run) for status in statuses if status.run}
+    by_cell = {status.cell.label: status.run.environment() for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
     for status in statuses:
         for line in dict.fromkeys(environment.summary(entry) for entry in by_cell.get(status.cell.label, ())):

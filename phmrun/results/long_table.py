@@ -70,7 +70,7 @@ class Results:
             runs = list_runs(folder)
             if not runs:
                 place = TemporaryDirectory()
-                restore_folder(folder, Path(place.name), durable=False)
+                restore_folder(folder, Path(place.name))
                 runs = list_runs(Path(place.name))
         else:
             runs = list(source)
@@ -214,7 +214,7 @@ def done(runs: Iterable[Run]) -> list[Run]:
     return [run for run in runs if run.state == State.DONE]
 
 
-def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> list[Run]:
+def restore_folder(folder: Path, runs_dir: Path) -> list[Run]:
     """Create a run directory for each small result below a folder.
 
     Return the runs, each once, in the order of their files' paths. The folder is one of sweeps (``*/*.json``), or
@@ -232,4 +232,4 @@ def restore_folder(folder: Path, runs_dir: Path, *, durable: bool = True) -> lis
             hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
             code=ExitCode.DATA,
         )
-    return list({run.path: run for run in restore(paths, runs_dir, durable=durable)}.values())
+    return list({run.path: run for run in restore(paths, runs_dir)}.values())

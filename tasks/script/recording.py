@@ -15,9 +15,9 @@ from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State
+from phmrun.ledger.card import write_card
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
-from phmrun.ledger.mirrors import close_run
 from phmrun.ledger.outcome import clear, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
@@ -167,7 +167,8 @@ class Recording:
         self.scores.write(self.run, self.config.training.monitor)
         self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
         self.mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
-        close_run(self.run, self.mirror, self.config.logging.mirrors)
+        self.mirror.finish()
+        write_card(self.run)
 
     def _require_open(self) -> None:
         """Check that the block has not ended, and that this process has begun it.
@@ -252,7 +253,7 @@ def recording(
                 log_file(run),
                 outcome_kept(run),
                 disk_errors(ExitCode.TRAINING, "The same command then continues the run."),
-                segment_of(run, {**facts(run), "threads": config.hardware.threads}) as record.segment,
+                segment_of(run, {**facts(), "threads": config.hardware.threads}) as record.segment,
             ):
                 run.set_state(State.RUNNING)
                 record.directory.mkdir(exist_ok=True)

@@ -182,8 +182,3 @@ def test_compare_shows_curves(runs_dir: Path) -> None:
     assert lines[-2:] == [["val/loss", PHM, DENSE], ["100", "2.50", "nan"]]
     facts = json.loads(phmrun(runs_dir, "runs", "compare", PHM, DENSE, "--figure", "val/loss", "--json")[0])
     assert facts["curves"] == {"val/loss": [[100, [2.5, "NaN"]]]}
-
-
-def test_unlock_names_the_run(runs_dir: Path) -> None:
-    freed = json.loads(phmrun(runs_dir, "runs", "unlock", PHM, "--json")[0])
-    assert freed == {"run_id": PHM, "held_by": None}

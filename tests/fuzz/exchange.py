@@ -76,7 +76,7 @@ def results(folder: Path) -> Read:
     def use(path: Path) -> None:
         runs = folder / "restored"
         try:
-            (run,) = restore([path], runs, durable=False)
+            (run,) = restore([path], runs)
             json.dumps([item.to_json() for item in list_runs(runs)], ensure_ascii=False).encode()
             card(Run(run.path, lenient=True)).encode()
             run.environment()

@@ -12,9 +12,7 @@ from phmrun.datasets.catalogue import _dataset
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord
-from phmrun.ledger.mirrors import write_mirror
 from phmrun.ledger.record import restore
-from tests.fuzz.artefacts import METRICS, PARAMETERS, STATUS
 from tests.fuzz.exchange import result_seeds
 
 pytestmark = pytest.mark.long
@@ -89,7 +87,7 @@ def as_result(name, parent):
             path = folder / file
             if path.parent == folder:
                 path.write_text(record_named(name))
-                restore([path], parent / "target", durable=False)
+                restore([path], parent / "target")
 
 
 def as_run(name, parent):
@@ -150,21 +148,4 @@ def test_hostile_names_and_links_write_nothing_through_a_link(parent, monkeypatc
     before = contents(parent)
     with suppress(PhmrunError, OSError):
         as_result(ID, parent)
-    assert contents(parent) == before
-
-
-def test_hostile_names_of_figures_settings_and_tasks_stay_in_a_mirror(parent, monkeypatch):
-    pytest.importorskip("tensorboard")
-    monkeypatch.chdir(parent)
-    before = contents(parent)
-    names = hostile_names(parent)
-    config = {"task": "nmt", **dict.fromkeys(names, 1)}
-    run = Run.create(parent / "target", ID, json.dumps(config))
-    run.status_path.write_text(json.dumps(STATUS | {"state": "done", "about": {"task": "../../victim", "data": "/x"}}))
-    run.parameters_path.write_text(json.dumps(PARAMETERS))
-    run.metrics_path.write_text(json.dumps(METRICS | {f"test/{name}": 1.0 for name in names}))
-    with run.lock():
-        for step, name in enumerate(names):
-            run.history.append({"step": step, f"validation/{name}": 1.0, f"{name}/loss": 2.0})
-    assert write_mirror(run, "tensorboard") == run.path / "tensorboard"
     assert contents(parent) == before

@@ -5,14 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import lock as lock_module
 from phmrun.ledger.lock import STALE_AFTER, Holder, Lock
 
 HOLD = """
@@ -119,55 +117,16 @@ FOREIGN = pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"space": "
 
 
 @FOREIGN
-def test_elsewhere_an_old_lock_that_stands_still_is_dead(tmp_path: Path, foreign: dict[str, str], quick: None) -> None:
+def test_elsewhere_an_old_lock_is_dead(tmp_path: Path, foreign: dict[str, str]) -> None:
     path = tmp_path / "lock"
     dead_lock(path, **foreign)
     with pytest.raises(PhmrunError) as refused:
         Lock(path, "the run x").acquire()
-    assert f"phmrun runs unlock {tmp_path}" in str(refused.value)
+    assert "If its machine is gone, wait 120 seconds." in str(refused.value)
     age(path, STALE_AFTER + 1)
     with Lock(path, "the run x") as lock:
         assert lock.still_held()
         assert [entry.name for entry in tmp_path.iterdir()] == ["lock"]
-
-
-@FOREIGN
-@pytest.mark.parametrize("hours", [-2, -0.1, 0.1, 2])
-def test_elsewhere_a_sign_of_life_counts_however_it_is_dated(
-    tmp_path: Path, foreign: dict[str, str], hours: float, quick: None
-) -> None:
-    path = tmp_path / "lock"
-    dead_lock(path, **foreign)
-    stop = threading.Event()
-
-    def live() -> None:
-        """Touches the file by a clock that is wrong by so many hours."""
-        while not stop.wait(lock_module.HEARTBEAT):
-            age(path, -hours * 3600)
-
-    age(path, -hours * 3600)
-    beat = threading.Thread(target=live)
-    beat.start()
-    try:
-        with pytest.raises(PhmrunError, match="in use by"):
-            Lock(path, "the run x").acquire()
-        with pytest.raises(PhmrunError, match="in use by"):
-            Lock(path, "the run x").remove()
-    finally:
-        stop.set()
-        beat.join()
-
-
-def test_the_lock_of_a_living_process_of_this_machine_is_not_removed(tmp_path: Path, quick: None) -> None:
-    process = start(HOLD, str(tmp_path / "lock"))
-    try:
-        assert said(process) == "held"
-        age(tmp_path / "lock", 7200)
-        with pytest.raises(PhmrunError, match=f"in use by process {process.pid}"):
-            Lock(tmp_path / "lock", "the run x").remove()
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_who_was_taken_over_is_told_before_it_writes(tmp_path: Path) -> None:
@@ -189,12 +148,6 @@ def age(path: Path, seconds: float) -> None:
     """Dates a file so many seconds ago."""
     moment = time.time() - seconds
     os.utime(path, (moment, moment))
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signs of life that are due ten times a second."""
-    monkeypatch.setattr(lock_module, "HEARTBEAT", 0.1)
 
 
 def test_forked_copy_may_not_write(tmp_path: Path) -> None:

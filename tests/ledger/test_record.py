@@ -91,25 +91,6 @@ def test_paths_are_those_below_the_data_directory(run, tmp_path, monkeypatch):
     assert "ada" not in json.dumps(record)
 
 
-def test_a_restored_run_appears_whole_and_after_it_is_on_the_disk(run, tmp_path, monkeypatch):
-    """A power cut keeps what was synchronised, and of the rest whatever it likes."""
-    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
-    elsewhere, seen = tmp_path / "elsewhere", []
-
-    def sync():
-        assert not (elsewhere / NAME).exists()
-        seen.append({file.name for file in elsewhere.glob(f".*/{NAME}/*")})
-
-    monkeypatch.setattr("os.sync", sync)
-    restore([path], elsewhere)
-    assert seen == [{file.name for file in (elsewhere / NAME).iterdir()}]
-    assert len(seen[0]) == 10
-    assert [entry.name for entry in elsewhere.iterdir()] == [NAME]
-    restore([path], elsewhere)
-    restore([path], tmp_path / "page", durable=False)
-    assert len(seen) == 1
-
-
 def test_an_unfinished_run_has_no_result(run):
     run.set_state(State.INTERRUPTED)
     with pytest.raises(PhmrunError, match="no result yet"):

@@ -9,8 +9,6 @@ import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.directory import newer_running
-from phmrun.ledger.mirrors import write_mirror
 
 CONFIG = """\
 task: nmt
@@ -149,7 +147,7 @@ def test_removing_a_linked_run_removes_the_link_alone(tmp_path):
     assert run.status_path.is_file()
 
 
-@pytest.mark.parametrize("name", ["predictions", "history.jsonl", "tensorboard", "train.log"])
+@pytest.mark.parametrize("name", ["predictions", "history.jsonl", "train.log"])
 def test_nothing_is_written_through_a_link_out_of_a_run(tmp_path, name):
     run = Run.create(tmp_path / "runs", "toy-lost-dense-1-0123456789ab", "task: toy\n")
     (tmp_path / "elsewhere").mkdir()
@@ -157,7 +155,6 @@ def test_nothing_is_written_through_a_link_out_of_a_run(tmp_path, name):
     writers = (
         lambda: run.write(run.predictions / "test.txt", "a\n"),
         lambda: run.begin('{"task":"toy"}'),
-        lambda: write_mirror(run, "tensorboard"),
     )
     for write in writers:
         with pytest.raises(PhmrunError, match="leads out of the run"):
@@ -185,11 +182,9 @@ def test_latest_is_the_run_that_ended_last(tmp_path: Path) -> None:
         with pytest.raises(PhmrunError, match=r"no run is done or interrupted yet(.|\n)*000000000001 \(running\)"):
             Run.find(tmp_path, "latest")
         last = ended_run(tmp_path, "2-000000000002", State.INTERRUPTED, "2026-01-02T00:00:00Z")
-        done = ended_run(tmp_path, "3-000000000003", State.DONE, "2026-01-01T00:00:00Z")
+        ended_run(tmp_path, "3-000000000003", State.DONE, "2026-01-01T00:00:00Z")
         ended_run(tmp_path, "4-000000000004", State.FAILED, "2026-01-03T00:00:00Z")
         ended_run(tmp_path, "5-000000000005", State.DONE, "2026-01-04T00:00:00Z").status_path.write_text("{")
         running.set_state(State.RUNNING, step=5)
         assert Run.find(tmp_path, "latest").path == last.path
-        assert newer_running(last.path) == newer_running(done.path) == [running.id]
-    assert newer_running(last.path) == []
     assert Run.find(tmp_path, "latest").path == running.path  # its process is gone: interrupted last
