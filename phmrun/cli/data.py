@@ -118,7 +118,7 @@ def fetch_dataset(
 ) -> None:
     """Download the missing files of a dataset, or take files that you already have, and check them.
 
-    An interrupted download continues. Files that you have are copied under the catalog's names.
+    Files that you have are copied under the catalog's names.
 
     Args:
         files: Files that you have: the catalog's files (plain or .gz) and archives, recognized by their names; or

@@ -7,7 +7,6 @@ therefore cannot choose where its files go. Links, devices and unsafe names are 
 import errno
 import gzip
 import lzma
-import os
 import shutil
 import stat
 import sys
@@ -24,37 +23,12 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import open_regular, replacing
 from phmrun.text.lines import GZIP_MAGIC
 
-VARIABLE = "PHMRUN_LARGEST_GB"
-USUAL = 16  # GB, larger than any corpus of the catalogue; a bomb of a few hundred kilobytes can unpack to more
+LARGEST = 16 * 10**9
+"""Limit in bytes for unpacked files of unknown size: larger than any corpus of the catalogue; a bomb has more."""
 _DAMAGED = (
     *(tarfile.TarError, zipfile.BadZipFile, lzma.LZMAError, zlib.error, EOFError, ValueError),
     *(NotImplementedError, RuntimeError),  # unknown compression method; encrypted archive
 )
-
-
-def largest() -> int:
-    """Return the size limit in bytes for files of unknown size.
-
-    It applies to packed and unpacked files. The environment variable ``PHMRUN_LARGEST_GB`` sets it in GB; the default
-    is 16 GB.
-
-    Raises:
-        PhmrunError: The variable is not a whole number of GB, 1 to 999,999.
-    """
-    value = os.environ.get(VARIABLE) or str(USUAL)
-    if not (value.isascii() and value.isdigit() and len(value) <= 6 and int(value)):
-        raise PhmrunError(f"{value!r} is not a number of GB", where=VARIABLE, valid=("1 to 999999",))
-    return int(value) * 10**9
-
-
-def too_much(known: int | None) -> str:
-    """Return the error text for a file of more than ``known`` bytes, its size in the catalogue.
-
-    If that is None, the text names :func:`largest` and how to raise it.
-    """
-    if known is not None:
-        return f"more than the expected {known:,} bytes"
-    return f"more than {largest() / 1e9:,.0f} GB; to take more: {VARIABLE}={2 * largest() // 10**9}"
 
 
 def extract(archive: Path, member: str | None, destination: Path, *, limit: int | None = None) -> None:
@@ -76,7 +50,7 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
     Args:
         archive: The archive's path.
         member: Name within the archive; a tar archive may store it as ``./member``.
-        limit: Expected size in bytes; None applies :func:`largest`.
+        limit: Expected size in bytes; None applies :data:`LARGEST`.
 
     Raises:
         PhmrunError: (exit 3) The archive is damaged or lacks the member, or the member is a link, has an unsafe name,
@@ -105,8 +79,8 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
                 size, content = entry.size, tar.extractfile(entry) if entry.isreg() else None
             if content is None:
                 raise refused(f"{member!r} is not a regular file", archive)
-            if size > (largest() if limit is None else limit):
-                raise refused(f"{member or archive.name!r} holds {too_much(limit)}", archive)
+            if size > (most := LARGEST if limit is None else limit):
+                raise refused(f"{member or archive.name!r} holds more than {most:,} bytes", archive)
             yield content
     except (*_DAMAGED, OSError) as error:
         # EINVAL: the archive's directory points outside the file. A damaged gzip file has no number.

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from phmrun.datasets.archives import largest, refused, too_much, unpacked
+from phmrun.datasets.archives import LARGEST, refused, unpacked
 from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import replacing
@@ -92,16 +92,16 @@ def _decoded(handle: IO[bytes], archive: Path) -> Iterator[str | None]:
     None for one that is too long, holds a NUL or is not UTF-8. A byte order mark is removed.
 
     Raises:
-        PhmrunError: (exit 3) The text exceeds :func:`largest`, as decompressed text may.
+        PhmrunError: (exit 3) The text exceeds :data:`LARGEST`, as decompressed text may.
     """
-    most, total, begins = largest(), 0, True
+    total, begins = 0, True
     while raw := handle.readline(LONGEST_LINE):
         body = raw.removesuffix(b"\n").removesuffix(b"\r")
         if total == 0:
             body = body.removeprefix(BYTE_ORDER_MARK)
         total += len(raw)
-        if total > most:
-            raise refused(f"it holds {too_much(None)}", archive)
+        if total > LARGEST:
+            raise refused(f"it holds more than {LARGEST:,} bytes", archive)
         ends = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
         if begins:
             try:

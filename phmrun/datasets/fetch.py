@@ -1,7 +1,6 @@
-"""Verified, resumable download of datasets into the data directory, by pooch.
+"""Verified download of datasets into the data directory, by pooch.
 
-A file takes its place only after its checksum is verified. Connections use verified TLS. A partial download stays in a
-``.part`` file, and a later attempt or process continues it with an HTTP range request.
+A file takes its place only after its checksum is verified. Connections use verified TLS.
 """
 
 import logging
@@ -9,12 +8,11 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from phmrun.datasets.archives import extract, largest, too_much
+from phmrun.datasets.archives import extract
 from phmrun.datasets.assembly import assemble
 from phmrun.datasets.catalogue import Dataset, File, Remote
 from phmrun.datasets.locations import (
@@ -32,11 +30,10 @@ from phmrun.datasets.locations import (
 )
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import file_lock, sha256_of
-from phmrun.progress import note, progress
+from phmrun.progress import note
 
-CHUNK = 1 << 16
 TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of data
-TRIES = 3  # attempts per address; each continues the previous one
+TRIES = 3  # attempts per address
 PAUSE = 1.0  # seconds before the second attempt, doubled before each further one
 
 
@@ -90,7 +87,7 @@ def locked(dataset: Dataset) -> Iterator[Path]:
             yield folder
     except OSError as error:
         what = f"the data directory cannot be written: {error.strerror or error}"
-        hint = "Free some space, or set PHMRUN_DATA to a directory that can be written. A partial download continues."
+        hint = "Free some space, or set PHMRUN_DATA to a directory that can be written."
         raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA) from error
 
 
@@ -219,83 +216,42 @@ def _download(dataset: Dataset, remote: Remote) -> None:
 def _try(url: str, remote: Remote, path: Path) -> str | None:
     """Download from one address through pooch, in up to ``TRIES`` attempts.
 
-    Return the reason of a failure, or None for success. What the server refuses is asked for once. A resumed file with
-    a wrong checksum is downloaded once more from the start. Without a known checksum, an existing file and a partial
-    one are removed first.
+    Return the reason of a failure, or None for success. What the server refuses is asked for once. Without a known
+    checksum, an existing file is removed first, since pooch would not replace it.
     """
     import pooch
     import requests
 
     pooch.get_logger().setLevel(logging.ERROR)
-    part = path.with_name(f".{path.name}.part")
     if remote.sha256 is None:
-        part.unlink(missing_ok=True)  # without a checksum, a file joined from two versions would go unnoticed
-        path.unlink(missing_ok=True)  # pooch would not replace it
+        path.unlink(missing_ok=True)
     checksum = None if remote.sha256 is None else f"sha256:{remote.sha256}"
-    reason = "the downloaded file's checksum is not the catalogue's"
+    headers = {"Accept-Encoding": "identity", "User-Agent": "phmrun"}
+    download = pooch.HTTPDownloader(timeout=TIMEOUT, headers=headers, hooks={"response": _require_https})
+    note(f"fetching {url}" + ("" if remote.bytes is None else f" ({remote.bytes:,} bytes)"))
+    reason = ""
     for attempt in range(TRIES):
-        resumed = part.is_file()
         try:
-            pooch.retrieve(url, checksum, path.name, path.parent, downloader=partial(_transfer, part, remote))
+            pooch.retrieve(url, checksum, path.name, path.parent, downloader=download)
             return None
         except requests.RequestException as error:
             reason = str(error)
             if error.response is not None and error.response.status_code < 500:
                 break
-            if attempt < TRIES - 1:
-                time.sleep(PAUSE * 2**attempt)
-        except ValueError:  # of pooch: the checksum is wrong
-            reason = "the downloaded file's checksum is not the catalogue's"
-            if not resumed:
-                break
-    if remote.sha256 is None:
-        part.unlink(missing_ok=True)
+            time.sleep(PAUSE * 2**attempt)
+        except ValueError:  # of pooch
+            return "the downloaded file's checksum is not the catalogue's"
     return reason
 
 
-def _transfer(part: Path, remote: Remote, url: str, output: str, _: Any) -> None:
-    """Download ``url`` to ``output``, continuing ``part``; called by pooch.
-
-    If the server does not continue with the range asked for, ``part`` is written from the start. It is removed if the
-    server says that it is too long, or sends more than the limit.
+def _require_https(response: Any, *_: Any, **__: Any) -> None:
+    """Check that a response does not redirect from https to another scheme.
 
     Raises:
-        requests.RequestException: The connection broke; or the server refuses, redirects from https, or sends more
-            than the limit, and the error has its response.
-        OSError: The disk is full or not writable.
+        requests.RequestException: It does; the error has the response.
     """
     import requests
-    from urllib3.exceptions import HTTPError
 
-    def secure(response: Any, *_: Any, **__: Any) -> None:
-        """Check that a response does not redirect from https to another scheme."""
-        target = urljoin(response.url, response.headers.get("Location", ""))
-        if response.is_redirect and response.url.startswith("https:") and not target.lower().startswith("https:"):
-            raise requests.RequestException(f"the server redirects from https to {target}", response=response)
-
-    part.parent.mkdir(parents=True, exist_ok=True)
-    have = part.stat().st_size if part.is_file() else 0
-    headers = {"Accept-Encoding": "identity", "User-Agent": "phmrun"} | ({"Range": f"bytes={have}-"} if have else {})
-    with (
-        requests.get(url, headers=headers, stream=True, timeout=TIMEOUT, hooks={"response": secure}) as response,
-        progress(f"fetching {remote.path}", remote.bytes, "bytes") as advance,
-    ):
-        if response.status_code == requests.codes.requested_range_not_satisfiable and have:
-            part.unlink()  # longer than the file: from another version
-            raise requests.ConnectionError("the partial file belonged to another version and was removed")
-        response.raise_for_status()
-        continues = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        advance(have if continues else 0)
-        try:
-            with part.open("ab" if continues else "wb") as handle:
-                # The raw stream: a server may declare a .gz file as an encoding, which must not be decoded.
-                for piece in response.raw.stream(CHUNK, decode_content=False):
-                    handle.write(piece)
-                    advance(len(piece))
-                    if handle.tell() > (remote.bytes or largest()):
-                        part.unlink()
-                        what = f"the server sends {too_much(remote.bytes)}"
-                        raise requests.RequestException(what, response=response)
-        except HTTPError as error:
-            raise requests.ConnectionError(error) from error
-    part.replace(output)
+    target = urljoin(response.url, response.headers.get("Location", ""))
+    if response.is_redirect and response.url.startswith("https:") and not target.lower().startswith("https:"):
+        raise requests.RequestException(f"the server redirects from https to {target}", response=response)

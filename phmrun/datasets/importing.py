@@ -55,7 +55,13 @@ def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False)
         staged = {file: stage / file.path for split in dropped for file in dataset.splits[split] if file.parts}
         staged |= {file: _copied(path, file, stage) for file, path in sources.items()}
         if not staged:
-            raise _too_few(dataset, archives)
+            lacks = (
+                f"{split}: {', '.join(sorted(needed - archives.keys()))}"
+                for split, files in dataset.splits.items()
+                if (needed := {part.archive for file in files for part in file.parts}) & archives.keys()
+            )
+            what = f"these files are not enough for a split; add for {'; for '.join(lacks)}"
+            raise PhmrunError(what, where=dataset.name, code=ExitCode.DATA)
         sizes = _checked(dataset, staged, stage, dropped, force)
         placed = _placed(dataset, staged, stage, force)
         for split, left_out in dropped.items():
@@ -107,16 +113,6 @@ def _recognized(dataset: Dataset, given: Sequence[str]) -> tuple[dict[str, Path]
 def _bare(path: str) -> str:
     """Return the file name of a path, without ``.gz``."""
     return Path(path).name.removesuffix(".gz")
-
-
-def _too_few(dataset: Dataset, given: Mapping[str, Path]) -> PhmrunError:
-    """Return the error for archives that make no split; it lists what each split lacks."""
-    lines = ["these files are not enough for a split; add to the same command, for"]
-    for split, files in dataset.splits.items():
-        needed = {part.archive for file in files for part in file.parts}
-        if needed & given.keys():
-            lines.append(f"  {split}: {', '.join(sorted(needed - given.keys()))}")
-    return PhmrunError("\n".join(lines), where=dataset.name, code=ExitCode.DATA)
 
 
 def _copied(source: Path, file: File, stage: Path) -> Path:

@@ -5,18 +5,16 @@ Readers are imported when needed, so that listing datasets imports none of them.
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.datasets.catalogue import CATALOGUE, Dataset, Remote
-from phmrun.datasets.locations import DROPPED, RECORD, content_sha256, dataset_dir, find, locate, recorded, splits_here
+from phmrun.datasets.catalogue import CATALOGUE, Dataset
+from phmrun.datasets.locations import DROPPED, RECORD, Check, check, dataset_dir, locate, recorded, splits_here
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.progress import progress
 
-_LOGGER = logging.getLogger(__name__)
 _STRIDE = 1000  # rows between two advances of the progress
 
 Sizes = Mapping[str, int]  # counts by unit: pairs, sentences, words, …
@@ -76,44 +74,17 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
     return rows
 
 
-def require_published(name: str, split: str, counts: Sizes) -> None:
-    """Check that a split has at least as many units as published.
-
-    More units are a warning in the log. Units without a published number, and data outside the catalogue, pass.
-
-    Args:
-        name: Name of the dataset.
-        split: Name of the split.
-        counts: Counts by unit as read, before anything is left out.
-
-    Raises:
-        PhmrunError: (exit 3) The split holds fewer units: it is truncated, or another version.
-    """
-    if name not in CATALOGUE.names():
-        return
-    for counted in compare(CATALOGUE.get(name), split, counts):
-        numbers = f"{counted.found:,} {counted.unit} instead of the published {counted.published or 0:,}"
-        difference = f"{name} {split} has {numbers}"
-        if counted.verdict == "more than published":
-            _LOGGER.warning("%s: is it another version?", difference)
-        elif counted.verdict == "too few":
-            hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force, or\n"
-            hint += f"phmrun data fetch {name} FILES --force"
-            raise PhmrunError(f"{difference}: it is truncated, or another version", hint=hint, code=ExitCode.DATA)
-
-
-def verify_sizes(name: str, cache: Path) -> None:
+def verify_dataset(name: str, cache: Path) -> None:
     """Check once the checksums and sizes of a dataset's present splits.
 
-    Run ids name a dataset by the catalogue's checksums, so that other content must not pass. Data outside the catalogue
-    pass, and generated ones. Passed splits are recorded below ``cache`` with their checksums. They are read again only
-    if a file's size, inode or time of change or status differs; `data info --check` and `verify` read them every time.
+    Run ids name a dataset by the catalogue's checksums, so that other content must not pass. Passed splits are recorded
+    below ``cache``. They are read again only if a file's size or time of change or status differs; `data info --check`
+    and `verify` read them every time.
 
     Raises:
-        PhmrunError: (exit 3) A file is malformed or has another checksum, or a split has fewer units than published.
+        PhmrunError: (exit 3) A file is malformed or has another checksum than the catalogue's or the one recorded at
+            the first download, or a split has fewer units than published.
     """
-    if name not in CATALOGUE.names():
-        return
     dataset = CATALOGUE.get(name)
     for split in splits_here(dataset):
         files = locate(name, [split])[split]
@@ -125,30 +96,17 @@ def verify_sizes(name: str, cache: Path) -> None:
         marker = cache / "counted" / f"{state}.json"
         if marker.is_file():
             continue
-        counts = count(dataset, split, files)
-        require_published(name, split, counts)
-        sums = {file.path: _required_checksum(dataset, file) for file in dataset.splits[split]}
+        record = recorded(dataset, RECORD)
+        wrong = [file.path for file in dataset.splits[split] if check(dataset, file, record) is Check.WRONG]
+        fewer = [row for row in compare(dataset, split, count(dataset, split, files)) if row.verdict == "too few"]
+        if wrong or fewer:
+            what = f"{name} {split} is truncated, or another version: "
+            what += f"checksum mismatch of {', '.join(wrong)}" if wrong else ""
+            what += ", ".join(f"{row.found:,} {row.unit} instead of the published {row.published:,}" for row in fewer)
+            hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force"
+            raise PhmrunError(what, where=str(dataset_dir(dataset)), hint=hint, code=ExitCode.DATA)
         # Written last, so that a refused split is read and refused again.
-        write_json(marker, {"dataset": name, "split": split, "sizes": counts, "sha256": sums})
-
-
-def _required_checksum(dataset: Dataset, file: Remote) -> str:
-    """Return the checksum of a present file's content after a check.
-
-    If neither catalogue nor record has one, any content passes.
-
-    Raises:
-        PhmrunError: (exit 3) It is neither the catalogue's nor the one recorded at the first download.
-    """
-    path = find(dataset, file) or dataset_dir(dataset) / file.path
-    digest = content_sha256(path, file)
-    expected = file.sha256 or recorded(dataset, RECORD).get(file.path, digest)
-    if digest != expected:
-        what = f"this is not the {file.path} of {dataset.name}: SHA-256 {digest[:12]}… instead of {expected[:12]}…"
-        name = dataset.name
-        hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force"
-        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
-    return digest
+        write_json(marker, {"dataset": name, "split": split})
 
 
 def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
@@ -179,28 +137,10 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
         elif format == "lines":
             yield from ({"lines": 1, "words": len(line.split())} for _, line in numbered_lines(path))
         elif format == "vectors":
-            yield from _vectors(path)
+            yield from ({"vectors": 1} for _ in numbered_lines(path))
         else:
             pairs = read_pairs(path, format)
             yield from ({"pairs": 1} for _ in pairs)
             # complete only now: the reader counts while it is read
             if pairs.dropped:
                 yield {"unlabelled": pairs.dropped}
-
-
-def _vectors(path: Path) -> Iterator[Sizes]:
-    """Yield ``{"vectors": 1}`` for each line of word vectors.
-
-    A line's spaces count as its numbers. More of them than in the first line pass, since a word may hold spaces.
-
-    Raises:
-        PhmrunError: (exit 3) A line has fewer numbers than the first one, or none.
-    """
-    from phmrun.text.lines import malformed, numbered_lines
-
-    columns = 0
-    for number, line in numbered_lines(path):
-        columns = columns or line.count(" ")
-        if line.count(" ") < max(columns, 1):  # a word may hold a space
-            raise malformed(f"the line has {line.count(' ')} numbers instead of {columns}", f"{path}:{number}")
-        yield {"vectors": 1}

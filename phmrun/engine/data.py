@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from phmrun.config import Experiment, Task
 from phmrun.datasets import CATALOGUE
-from phmrun.datasets.reading import verify_sizes
+from phmrun.datasets.reading import verify_dataset
 from phmrun.engine.adaptation import with_base_vocabulary
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import cache_dir, sha256_of
@@ -385,7 +385,7 @@ def prepare(config: Experiment, data: DataModule) -> None:
     if absent := [split for split in config.score_on if split not in data.files]:
         raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
     if config.data.name in CATALOGUE.names():
-        verify_sizes(config.data.name, cache_dir())
+        verify_dataset(config.data.name, cache_dir())
     else:
         for split in sorted(data.files.keys() - {"train", "dev"}):
             data.check(split)

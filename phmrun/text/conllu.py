@@ -19,15 +19,14 @@ from pathlib import Path
 from sys import intern
 
 from phmrun.errors import counted
-from phmrun.files import replacing
 from phmrun.text.lines import decoded, malformed, raw_lines
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
 EMPTY = "_"
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_RANGE = re.compile(rf"({_NUMBER.pattern})-({_NUMBER.pattern})")
-_EMPTY_NODE = re.compile(rf"({_NUMBER.pattern})\.({_NUMBER.pattern})")
+_RANGE = re.compile(rf"{_NUMBER.pattern}-{_NUMBER.pattern}")
+_EMPTY_NODE = re.compile(rf"{_NUMBER.pattern}\.{_NUMBER.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +159,6 @@ def dumps(sentences: Iterable[Sentence]) -> str:
     return "".join(parts)
 
 
-def dump(sentences: Iterable[Sentence], path: str | PathLike[str]) -> None:
-    """Write sentences as a UTF-8 file, atomically."""
-    with replacing(Path(path)) as temporary:
-        temporary.write_bytes(dumps(sentences).encode("utf-8"))
-
-
 def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
     """Return all sentences of lines.
 
@@ -222,14 +215,13 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
     """Parse a block whose first line has the number ``first`` in the file.
 
     Comments before the first word are kept; trees are read and checked if ``trees``. Multi-word tokens and empty nodes
-    are checked, but are no words. Empty lines are ignored. A comment after the first word is an error.
+    are no words. Empty lines are ignored. A comment after the first word is an error.
 
     Raises:
         PhmrunError: (exit 3) A line is malformed, or there is no word.
     """
     words: list[list[str]] = []
     places: list[int] = []
-    numbering = _Numbering()
     for place, line in enumerate(block):
         body = _body(line)
         if not body or (body[0] == "#" and not words):
@@ -241,62 +233,21 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         if len(columns) != len(COLUMNS):
             what = f"the line has {counted(len(columns), 'column')} instead of {len(COLUMNS)}"
             raise malformed(what, where, "Columns are separated by tabs, sentences by blank lines.")
-        if numbering.is_word(columns[ID], where):
-            if not columns[FORM]:
-                raise malformed("the word has no form", where)
-            words.append(columns)
-            places.append(place)
+        if _RANGE.fullmatch(columns[ID]) or _EMPTY_NODE.fullmatch(columns[ID]):
+            continue
+        if columns[ID] != str(len(words) + 1):
+            raise malformed(f"the id is {columns[ID]!r}, and the next word has the id {len(words) + 1}", where)
+        if not columns[FORM]:
+            raise malformed("the word has no form", where)
+        words.append(columns)
+        places.append(place)
     if not words:
         comment = next(place for place, line in enumerate(block) if _body(line))
         raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
-    numbering.close()
     # Interned, since a treebank repeats words and tags: each is kept in memory once.
     forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
     tree = _tree(words, [f"{name}:{first + place}" for place in places]) if trees else ()
     return Sentence(tuple(block), tuple(places), forms, upos, xpos, *tree)
-
-
-class _Numbering:
-    """Check of a sentence's ids: words from 1, multi-word tokens before their words, empty nodes after a word."""
-
-    def __init__(self) -> None:
-        self.words = self.empty = self.reach = 0
-        self.opened = ""
-
-    def is_word(self, number: str, where: str) -> bool:
-        """True if the next id is that of a word.
-
-        ``False`` for a multi-word token or empty node. The id is counted, so the next call expects the one after it.
-
-        Raises:
-            PhmrunError: (exit 3) The id cannot follow the previous ones.
-        """
-        if number == str(self.words + 1):
-            self.words, self.empty = self.words + 1, 0
-            return True
-        if (match := _RANGE.fullmatch(number)) and self.words < int(match[1]) <= int(match[2]):
-            if int(match[1]) != self.words + 1 or self.words < self.reach:
-                raise malformed(f"the multi-word token {number} does not begin with the next free word", where)
-            self.reach, self.opened = int(match[2]), where
-            return False
-        match = _EMPTY_NODE.fullmatch(number)
-        if not match or (int(match[1]), int(match[2])) != (self.words, self.empty + 1):
-            after = self.words + 1
-            valid = (str(after), f"{after}-{after + 1}", f"{self.words}.{self.empty + 1}")
-            raise malformed(f"the id {number!r} cannot come here", where, f"Possible ids: {', '.join(valid)}.")
-        self.empty += 1
-        return False
-
-    def close(self) -> None:
-        """Check that the last multi-word token has all its words.
-
-        Called at the end of the sentence.
-
-        Raises:
-            PhmrunError: (exit 3) It has not.
-        """
-        if self.reach > self.words:
-            raise malformed(f"the multi-word token ends after the sentence's {self.words} words", self.opened)
 
 
 def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
@@ -311,18 +262,13 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
     heads = []
     for columns, place in zip(words, where, strict=True):
         head = columns[HEAD]
-        if head in ("", EMPTY):
-            raise malformed("the word has no head", place)
-        if not _NUMBER.fullmatch(head):
-            raise malformed(f"the head {head!r} is not the number of a word", place)
-        if int(head) > len(words):
-            raise malformed(f"the head {head} is outside of the sentence, which has {len(words)} words", place)
+        if not _NUMBER.fullmatch(head) or int(head) > len(words):
+            raise malformed(f"the head is {head!r:.20}, not a number from 0 to {len(words)}", place)
         if columns[DEPREL] in ("", EMPTY):
             raise malformed("the arc to the word has no label", place)
         heads.append(int(head))
-    if cycle := _cycle(heads):
-        named = " → ".join(map(str, [*cycle, cycle[0]]))
-        raise malformed(f"the heads form a cycle: {named}", where[cycle[0] - 1])
+    if word := _in_cycle(heads):
+        raise malformed(f"the heads form a cycle through word {word}", where[word - 1])
     # At least one root exists: without a cycle, following the heads ends at 0.
     roots = [number for number, head in enumerate(heads, 1) if head == 0]
     if len(roots) > 1:
@@ -331,12 +277,8 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
     return tuple(heads), tuple(intern(columns[DEPREL]) for columns in words)
 
 
-def _cycle(heads: Sequence[int]) -> list[int]:
-    """Return the words of the first cycle of heads.
-
-    The result is empty without a cycle. Words are numbered from 1 and head 0 ends a path. The list begins with the
-    lowest number and goes from each word to its head.
-    """
+def _in_cycle(heads: Sequence[int]) -> int:
+    """Return a word of a cycle of heads, or 0 without one; words are numbered from 1, and head 0 ends a path."""
     seen = [0] * (len(heads) + 1)  # start of the walk that reached each word first
     for start in range(1, len(heads) + 1):
         word = start
@@ -344,9 +286,5 @@ def _cycle(heads: Sequence[int]) -> list[int]:
             seen[word] = start
             word = heads[word - 1]
         if word and seen[word] == start:
-            cycle = [word]
-            while (word := heads[word - 1]) != cycle[0]:
-                cycle.append(word)
-            lowest = cycle.index(min(cycle))
-            return cycle[lowest:] + cycle[:lowest]
-    return []
+            return word
+    return 0

@@ -1,6 +1,5 @@
 """Share of unknown tokens in the text that a trained model reads."""
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,32 +17,22 @@ class Coverage:
     Attributes:
         tokens: Number of tokens, without those of beginning and end.
         unknown: Number of tokens that the vocabulary lacks.
-        decomposed: Number of lines that are not in the Unicode form NFC.
     """
 
     tokens: int = 0
     unknown: int = 0
-    decomposed: int = 0
 
-    def add(self, text: str, known: Iterable[bool]) -> None:
+    def add(self, known: Iterable[bool]) -> None:
         """Count a line; ``known`` is True for each token that the vocabulary has."""
         answers = list(known)
         self.tokens += len(answers)
         self.unknown += answers.count(False)
-        self.decomposed += not unicodedata.is_normalized("NFC", text)
 
     def __str__(self) -> str:
-        """Return the share of unknown tokens in a sentence.
-
-        It is empty below 1 %. Lines that are not in the Unicode form NFC are named, since the usual keyboard and
-        training text is.
-        """
+        """Return the share of unknown tokens in a sentence, empty below 1 %."""
         if not self.unknown or self.unknown < MENTIONED * self.tokens:
             return ""
-        share = f"{self.unknown / self.tokens:.1%} of the input's tokens are unknown to the vocabulary"
-        if not self.decomposed:
-            return share
-        return f"{share}; {self.decomposed:,} lines are not in the Unicode form NFC (convert them: uconv -x nfc)"
+        return f"{self.unknown / self.tokens:.1%} of the input's tokens are unknown to the vocabulary"
 
 
 def note_coverage(predictor: Any, source: str) -> None:

@@ -6,7 +6,6 @@ Only line ends (LF or CR LF) and a byte-order mark at the start of the file are 
 the file's first bytes, not by its name.
 """
 
-import codecs
 import gzip
 import sys
 import zlib
@@ -20,15 +19,8 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import open_regular, read_text
 
 GZIP_MAGIC = b"\x1f\x8b"
-COMPRESSED = (
-    (GZIP_MAGIC, "gzip", "gzip -dc {name} > {stem}"),
-    (b"\xfd7zXZ\0", "xz", "xz -dc {name} > {stem}"),
-    (b"BZh91AY&SY", "bzip2", "bzip2 -dc {name} > {stem}"),
-    (b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc {name} > {stem}"),
-    (b"PK\3\4", "zip", "unzip {name}"),
-    (b"7z\xbc\xaf\x27\x1c", "7z", "7z x {name}"),
-)
-"""First bytes, name and decompressing command of compressed files."""
+COMPRESSED = (GZIP_MAGIC, b"\xfd7zXZ\0", b"BZh91AY&SY", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf\x27\x1c")
+"""First bytes of files compressed by gzip, xz, bzip2, zstd, zip or 7z."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 20
 """Longest line in bytes; a longer one is not a sentence, and would break the bound on memory."""
@@ -67,44 +59,22 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
     Raises:
         PhmrunError: (exit 3) The text is compressed or not UTF-8, or a line has a NUL character.
     """
-    offset = 0  # start of the line, in uncompressed bytes
     for number, line in enumerate(raw, 1):
         where, skipped = f"{source}:{number}", 0
         if number == 1:
-            _require_uncompressed(line, source)
+            if line.startswith(COMPRESSED):
+                raise malformed("the text is compressed", str(source), "Decompress it; files may be plain or .gz.")
             skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) and not exact else 0
         body = line if exact else line.removesuffix(b"\n").removesuffix(b"\r")
         try:
             text = body[skipped:].decode("utf-8")
         except UnicodeDecodeError as error:
             at = skipped + error.start
-            encoding = "UTF-16" if body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "ISO-8859-1"
-            command = f"iconv -f {encoding} -t UTF-8"
-            if isinstance(source, Path):
-                command += f" {source.name} > {source.stem}.utf8"
-            raise malformed(
-                f"byte 0x{body[at]:02x} at offset {offset + at:,} ({at} within the line) is not valid UTF-8",
-                where,
-                f"Convert it, for instance: {command}",
-            ) from error
+            what = f"byte 0x{body[at]:02x} at offset {at:,} of the line is not valid UTF-8"
+            raise malformed(what, where, "Convert it, for instance: iconv -f ISO-8859-1 -t UTF-8") from error
         if "\0" in text:
             raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
-        offset += len(line)
         yield text
-
-
-def _require_uncompressed(first: bytes, source: Path | str) -> None:
-    """Check that a first line does not begin a compressed file.
-
-    Raises:
-        PhmrunError: (exit 3) It does; the hint has the command that decompresses the file.
-    """
-    for magic, kind, command in COMPRESSED:
-        if first.startswith(magic):
-            hint = "Decompress it first."
-            if isinstance(source, Path):
-                hint = f"Decompress it: {command.format(name=source.name, stem=source.stem)}"
-            raise malformed(f"the text is compressed ({kind})", str(source), f"{hint} Files may be plain or .gz.")
 
 
 def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
@@ -171,25 +141,19 @@ def read_parallel(
         if left is None or right is None:
             rest = 1 + sum(1 for _ in pairs)
             shorter, longer = (source, target) if left is None else (target, source)
-            short = sum(1 for _ in raw_lines(shorter))
-            raise PhmrunError(
-                f"the two files are not aligned: {longer} is longer by {rest:,} (it has {short + rest:,} lines, "
-                f"{shorter} has {short:,})",
-                hint="Line k of one file must be the translation of line k of the other.",
-                code=ExitCode.DATA,
-            )
+            what = f"the two files are not aligned: {shorter} ends at line {number - 1:,}, {longer} has {rest:,} more"
+            hint = "Line k of one file must be the translation of line k of the other."
+            raise PhmrunError(what, where=str(longer), hint=hint, code=ExitCode.DATA)
         if not (empty or (left.strip() and right.strip())):
             faults.append((target if left.strip() else source, number))
         # After a first fault the rest is still read: to count faults, and since unequal lengths would explain them.
         elif not faults:
             yield left, right
     if faults:
-        (path, first), more = faults[0], len(faults) - 1
-        shown = ", ".join(str(number) for _, number in faults[:5]) + (" …" if len(faults) > 5 else "")
-        lines = "lines" if more else "line"
-        what = f"the line is empty, and {more:,} more are on one side or both" if more else "the line is empty"
-        hint = f"Remove {lines} {shown} from both files of the pair, or train with --set data.empty=drop."
-        raise malformed(what, f"{path}:{first}", hint)
+        (path, first), shown = faults[0], ", ".join(str(number) for _, number in faults[:5])
+        more = " …" if len(faults) > 5 else ""
+        hint = f"Remove line {shown}{more} from both files, or train with --set data.empty=drop."
+        raise malformed(f"the line is empty; lines with an empty side: {len(faults):,}", f"{path}:{first}", hint)
 
 
 def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:

@@ -15,25 +15,20 @@
 ``tsv``
     User's files: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
     order and among others; or JSON objects with these keys, one a line or in an array. SNLI's names (sentence1,
-    sentence2, gold_label) are accepted, too. Cells are quoted if all of the first line are. Labels as in SNLI, or
-    translated by a mapping.
+    sentence2, gold_label) are accepted, too. Labels as in SNLI, or translated by a mapping.
 
 Labels are translated to common names (``LABELS``); runs of white space in sentences become one space.
 """
 
 import json
-import shlex
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.errors import ExitCode, PhmrunError, counted
-from phmrun.progress import note
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import malformed
-from phmrun.text.pair_rows import LAYOUTS, is_json_object, is_quoted, json_values, read_rows
+from phmrun.text.pair_rows import LAYOUTS, is_json_object, json_values, read_rows
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 LABELS: Mapping[str, tuple[str, ...]] = {
@@ -54,10 +49,7 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "tsv": {},
 }
 NO_LABEL = "-"
-UNLABELED = ("-1", "", "null", "None", "nan")
-"""Labels of user's files that mean no label, which a hint proposes to drop."""
-MOST_CLASSES = 20
-"""Largest number of labels that are taken for classes in a message."""
+HINT = "data.labels is a list of the file's labels, or maps each to its class, or to null to drop its pairs."
 
 
 class Pair(NamedTuple):
@@ -87,7 +79,7 @@ class PairReader(Iterator[Pair]):
         if format not in LAYOUTS:
             raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(LAYOUTS))
         self.path, self.format = path, format
-        self.dropped = self._read = self._quoted = 0
+        self.dropped = self._read = 0
         usual = {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
         self.names: Mapping[str, str | None] = names or {**usual}
         self._rows = read_rows(path, format)
@@ -107,16 +99,12 @@ class PairReader(Iterator[Pair]):
             premise, hypothesis = _sentence(first, "first", where), _sentence(second, "second", where)
             if premise and hypothesis and name:
                 self._read += 1
-                self._quoted += is_quoted(f"{premise}\t{hypothesis}")
                 return Pair(premise, hypothesis, name)
             if name and self.format != "quora":
                 raise malformed(f"the {'second' if premise else 'first'} sentence is empty", where)
             self.dropped += 1
         if not self._read:
             raise malformed("there is no labelled pair in the file", str(self.path))
-        if self._quoted == self._read and self.format == "tsv":
-            note(f"{self.path}: all sentences are in quotation marks, read as text; quote the labels, too, or nothing")
-            self._quoted = 0
         raise StopIteration
 
     def _label(self, label: Any, where: str) -> str | None:
@@ -127,8 +115,7 @@ class PairReader(Iterator[Pair]):
         text.
 
         Raises:
-            PhmrunError: (exit 3) The label is unknown; for ``tsv``, it lists the file's labels and the setting for
-                them.
+            PhmrunError: (exit 3) The label is unknown.
         """
         text = _text_of(label) if self.format == "tsv" else label
         if isinstance(text, str):
@@ -138,43 +125,9 @@ class PairReader(Iterator[Pair]):
                 return self.names[key]
         if self.format in ("snli", "tsv") and text == NO_LABEL:
             return None
-        what, hint = f"there is no label {text!r}", None
-        if self.format == "tsv":
-            counts = self._counts()
-            listed = ", ".join(f"{name!r} ({count:,})" for name, count in counts.most_common(MOST_CLASSES))
-            what += f"; the file has {counted(len(counts), 'label')}: {listed}"
-            hint = self._hint(sorted(counts))
+        hint = HINT if self.format == "tsv" else None
+        what = f"there is no label {text!r}"
         raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
-
-    def _counts(self) -> Counter[str]:
-        """Return the number of pairs by label in the file, without its mapping.
-
-        Reading ends at the first line that cannot be read. Pairs without a gold label, or whose label is no text, are
-        left out.
-        """
-        counts = Counter[str]()
-        with suppress(PhmrunError):
-            for _, (_, _, label) in read_rows(self.path, self.format):
-                text = _text_of(label)
-                if isinstance(text, str) and text.strip() != NO_LABEL:
-                    counts[text.strip()] += 1
-        return counts
-
-    def _hint(self, labels: Sequence[str]) -> str | None:
-        """Return the setting that makes every label a class, and drops those of :data:`UNLABELED`.
-
-        It is a sentence with ``--set data.labels=…``: a list if classes are named like their labels, else a mapping.
-        Entries of ``names`` come first, unless all of its labels are SNLI's. ``None`` for fewer than 2 or more than
-        :data:`MOST_CLASSES` labels.
-        """
-        if not 2 <= len(labels) <= MOST_CLASSES:
-            return None
-        kept = {} if self.names.keys() <= set(THREE_WAY) else self.names
-        mapping = {**kept, **{label: None if label in UNLABELED else label for label in labels if label not in kept}}
-        same = all(label == name for label, name in mapping.items())
-        value = json.dumps(list(mapping) if same else mapping, ensure_ascii=False)  # YAML reads JSON
-        named = shlex.quote(f"data.labels={value}")
-        return f"Name the classes: --set {named}\nPairs of a label whose class is null are dropped."
 
 
 def _text_of(label: Any) -> Any:

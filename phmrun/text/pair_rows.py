@@ -74,11 +74,6 @@ def is_json_object(line: str) -> bool:
     return line.lstrip().startswith("{") and "\t" not in line
 
 
-def is_quoted(line: str) -> bool:
-    """True if each cell of a line of a table begins and ends with a quotation mark."""
-    return all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in line.split("\t"))
-
-
 def json_values(line: str, names: Iterable[tuple[str, ...]], where: str) -> list[Any]:
     """Return the values of a line's JSON object.
 
@@ -95,18 +90,17 @@ def json_values(line: str, names: Iterable[tuple[str, ...]], where: str) -> list
 def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
     """Yield the rows of a tab-separated table; two known names in the first line make it a header.
 
-    Cells are quoted if all of the first line are, or if the format says so. Quoted fields may contain line breaks, and
-    quotation marks twice; a row then has the number of its last line. In a truncated file an unclosed quotation
+    Fields are quoted if the format says so. They may then contain line breaks, and quotation marks twice; a row has the
+    number of its last line. In a truncated file an unclosed quotation
     swallows the last column; the number of columns reveals it. Without quoting, cells to the right of those needed may
     be missing, as some annotators' labels are.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, or a row is malformed.
     """
-    quoted = is_quoted(first)
-    cells = [cell.strip('"') if quoted else cell for cell in first.split("\t")]
+    cells = first.split("\t")
     headed = not layout.columns or sum(not set(names).isdisjoint(cells) for names in layout.names) > 1
-    quoted = quoted or (layout.quoted and headed)
+    quoted = layout.quoted and headed
     rows = _quoted_cells(path) if quoted else ((number, line.split("\t")) for number, line in numbered_lines(path))
     header = next(rows)[1] if headed else layout.columns
     missing = [names[-1] for names in layout.names if _name(names, header) not in header]

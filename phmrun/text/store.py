@@ -21,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Generic, Protocol, Self, TypeVar
 
-import filelock
 import numpy as np
 from numpy.typing import NDArray
 
@@ -367,13 +366,7 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], uncha
     if last.is_file() and not fault_in(path):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = file_lock(path.with_name(f"{path.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        note(f"another process prepares these data ({path.name}); waiting for it")
-        lock.acquire()
-    try:
+    with file_lock(path.with_name(f"{path.name}.lock")):
         if last.is_file():
             if not (fault := fault_in(path)):
                 return
@@ -391,5 +384,3 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], uncha
             building.rename(path)
         finally:
             shutil.rmtree(building, ignore_errors=True)
-    finally:
-        lock.release()

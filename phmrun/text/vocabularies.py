@@ -60,7 +60,6 @@ def train_vocabulary(
     kind: str,
     size: int,
     multiple_of: int = 1,
-    min_frequency: int = 1,
     character_coverage: float = 1.0,
 ) -> Vocabulary:
     """Train a vocabulary on text.
@@ -74,7 +73,6 @@ def train_vocabulary(
             as large as the text allows; compare ``requested`` with ``entries``.
         multiple_of: The size is padded with unused entries to a multiple of this, for structures whose order must
             divide it.
-        min_frequency: Rarer words are unknown (kind ``word`` only).
         character_coverage: Share of the text's characters that the alphabet covers (SentencePiece only; 0.98 to 1).
 
     Raises:
@@ -82,7 +80,7 @@ def train_vocabulary(
             setting.
     """
     if kind == "word":
-        return train_words(lines, size=size, multiple_of=multiple_of, min_frequency=min_frequency)
+        return train_words(lines, size=size, multiple_of=multiple_of)
     from phmrun.text.subwords import train_subwords  # imports SentencePiece
 
     return train_subwords(lines, kind=kind, size=size, multiple_of=multiple_of, character_coverage=character_coverage)

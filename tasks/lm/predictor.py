@@ -331,7 +331,7 @@ class LanguageModelPredictor:
     def _encoded(self, line: str) -> list[int]:
         """Return the ids of a line's words, and count them in ``coverage``."""
         tokens = self.vocabulary.encode(line)
-        self.coverage.add(line, (token != self.vocabulary.unknown for token in tokens))
+        self.coverage.add(token != self.vocabulary.unknown for token in tokens)
         return tokens
 
     def _continued(self, hidden: Tensor, state: State, generator: torch.Generator) -> list[int]:

@@ -128,7 +128,7 @@ class TreeParser:
         in_table = iter(~self.vocabulary.unknown(encoded))
         for sentence in sentences:
             next(in_table)  # the root
-            self.coverage.add(" ".join(sentence.forms), islice(in_table, len(sentence)))
+            self.coverage.add(islice(in_table, len(sentence)))
         order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:

@@ -1,17 +1,15 @@
 """Placeholders of a script's command: ``{key}`` or ``{key|default}``."""
 
 import json
-import os
 import re
 import shlex
-import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.tasks.script.config import SCRIPTS, ScriptExperiment
+from phmrun.errors import PhmrunError, nearest
+from phmrun.tasks.script.config import ScriptExperiment
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
 """Key, and a default after ``|``. Other braces are ordinary characters."""
@@ -23,7 +21,6 @@ def words_of(config: ScriptExperiment, run: Path) -> list[str]:
     """Return program and arguments of a run.
 
     Placeholders are replaced; each value stays one argument. ``python`` and ``python3`` become phmrun's interpreter.
-    With ``shell``, the result is "sh", "-c" and the command with quoted values.
 
     Args:
         config: Resolved configuration.
@@ -34,28 +31,24 @@ def words_of(config: ScriptExperiment, run: Path) -> list[str]:
     """
     if not config.command.strip():
         raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
-    values = _values(config, run)
-    if config.shell:
-        return ["sh", "-c", _filled(config.command, values, shlex.quote)]
     try:
         # A default may hold spaces, so placeholders are kept whole.
         kept = PLACEHOLDER.sub(lambda match: match[0].replace(" ", "\0"), config.command)
         words = [word.replace("\0", " ") for word in shlex.split(kept)]
     except ValueError as error:
         raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
-    program, *arguments = (_filled(word, values) for word in words or [""])
+    values = _values(config, run)
+    program, *arguments = (_filled(word, values) for word in words)
     return [sys.executable if program in PYTHON else program, *arguments]
 
 
 def scores_path(config: ScriptExperiment, run: Path) -> Path:
     """Return the path of the scores file, with placeholders replaced.
 
-    A relative one is in the script's working directory, which is absolute.
-
     Raises:
         PhmrunError: (exit 2) A placeholder has no value.
     """
-    return config.folder / _filled(config.scores, _values(config, run))
+    return Path(_filled(config.scores, _values(config, run)))
 
 
 def check(config: ScriptExperiment) -> None:
@@ -83,32 +76,13 @@ def check(config: ScriptExperiment) -> None:
             where="command",
             hint=f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings.",
         )
-    place = Path(os.path.normpath(scores_path(config, Path("run"))))
-    if Path("run").absolute() not in place.parents:
+    if not config.scores.startswith("{run}/") or ".." in Path(config.scores).parts:
         raise PhmrunError(
             "several runs would share this file of scores: it is not in the run's folder {run}",
             where="scores",
             valid=["{run}/scores.json"],
-            hint="Give the folder to the script, as in command: python train.py --out {run}. For a script that writes "
-            'into its working directory: shell: true and command: cd {run} && python "$OLDPWD"/train.py',
+            hint="Give the folder to the script, as in command: python train.py --out {run}",
         )
-
-
-def require_program(config: ScriptExperiment) -> None:
-    """Check that program and script of a command exist on this machine.
-
-    The script is the first argument, if it ends like a script. A shell's command is not checked.
-
-    Raises:
-        PhmrunError: (exit 3) One of them does not exist.
-    """
-    if config.shell:
-        return
-    program, *arguments = words_of(config, Path("run"))
-    if not ((config.folder / program).is_file() if "/" in program else shutil.which(program)):
-        raise PhmrunError(f"there is no program {program!r}", where="command", code=ExitCode.DATA)
-    if arguments and arguments[0].endswith(SCRIPTS):
-        config.require_file("script", arguments[0])
 
 
 def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:
@@ -131,18 +105,17 @@ def _by_key(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return table
 
 
-def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str] = str) -> str:
+def _filled(template: str, values: Mapping[str, Any]) -> str:
     """Return a template with its placeholders replaced.
 
-    A text is unchanged; a structure without options is its name; anything else is JSON (true, 0.1, [1, 2]). ``quote``
-    is applied to each value.
+    A text is unchanged; a structure without options is its name; anything else is JSON (true, 0.1, [1, 2]).
 
     Raises:
         PhmrunError: (exit 2) A placeholder has neither a value nor a default.
     """
 
     def replace(match: re.Match[str]) -> str:
-        """Return the quoted value of a placeholder, or its default."""
+        """Return the value of a placeholder as text, or its default."""
         value = values.get(match[1], match[2])
         if value is None:
             names = sorted(key for key in values if not isinstance(values[key], Mapping))
@@ -152,6 +125,6 @@ def _filled(template: str, values: Mapping[str, Any], quote: Callable[[str], str
             raise PhmrunError(f"no value for {match[0]} in this cell", where="command", valid=names, hint=hint)
         if isinstance(value, Mapping) and value.keys() == {"structure"}:
             value = value["structure"]
-        return quote(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
     return PLACEHOLDER.sub(replace, template)

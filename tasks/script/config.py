@@ -1,8 +1,6 @@
 """Configuration of a script's run."""
 
-import shlex
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,8 +11,6 @@ from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import no_file
 from phmrun.section import OpenSection, is_section
 
 SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")
@@ -85,8 +81,6 @@ class ScriptExperiment(Experiment):
     """Command with placeholders {key} or {key|default}: keys of the settings, seed, and run, the folder of the script's
     files. Each value is one argument. `python` is the interpreter of phmrun.
     """
-    shell: bool = False
-    """Run the command by `sh -c`; values are quoted."""
     scores: str = "{run}/scores.json"
     """File that the script writes in its folder {run}: {"test/accuracy": 97.1}, or {"value": 97.1, "items": [1, 0, …]}
     for each score. Placeholders as in the command.
@@ -102,18 +96,6 @@ class ScriptExperiment(Experiment):
     def folder(self) -> Path:
         """Absolute working directory of the script; by default the current one."""
         return (self.directory or Path()).absolute()
-
-    def require_file(self, kind: str, name: str) -> Path:
-        """Return the path of a file below the working directory.
-
-        Raises:
-            PhmrunError: (exit 3) It is missing or no regular file; the error calls it by ``kind``.
-        """
-        path = self.folder / name
-        if not path.is_file():
-            hint = f"Paths are below {self.folder}."
-            raise PhmrunError(f"the {kind} {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
-        return path
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -158,10 +140,8 @@ def _script_name(command: str) -> str:
     """Return the name of a command's first script, without its ending.
 
     A script is a word without braces that ends like one of :data:`SCRIPTS`. If there is none, the program's name
-    counts. For an empty command, or an open quote, it is "script".
+    counts; for an empty command, "script".
     """
-    words: list[str] = []
-    with suppress(ValueError):
-        words = shlex.split(command)
+    words = command.split()
     names = [Path(word).stem for word in words if word.endswith(SCRIPTS) and "{" not in word]
-    return next(iter([*names, *(Path(word).name for word in words[:1])]), "") or "script"
+    return next(iter([*names, *(Path(word).name for word in words)]), "script")

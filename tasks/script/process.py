@@ -1,23 +1,17 @@
-"""Process of a script: its log of bounded size, signals, the time limit, and its end with phmrun's own process."""
+"""Process of a script: its log, signals, the time limit, and its end with phmrun's own process."""
 
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
-from phmrun.files import replacing
 
-LONGEST_LOG = 8 << 20
-"""Size of a log in bytes above which its middle is removed."""
-KEPT = 1 << 20
-"""Bytes that are kept of the beginning and of the end of such a log."""
 GRACE = 20.0
 """Seconds between the signal that ends a script and SIGKILL."""
 BEAT = 30.0
@@ -55,8 +49,7 @@ def execute(
         words: Program and arguments.
         folder: Working directory.
         environment: Environment variables.
-        log: File that standard output and standard error are appended to, with its middle removed above
-            :data:`LONGEST_LOG`. They also go to this process's standard error if that is a terminal.
+        log: File that standard output and standard error are appended to.
         seconds: Time limit; the program then gets SIGTERM. None: no limit.
         beat: Called about every :data:`BEAT` seconds.
 
@@ -65,31 +58,27 @@ def execute(
         Interrupted: A signal to this process; it was passed on, and the program has ended.
     """
     try:
-        process = subprocess.Popen(
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                words,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
     except OSError as error:
         what = f"the command cannot be started: {error.strerror}"
         raise PhmrunError(what, where=str(error.filename or words[0]), code=ExitCode.USAGE) from error
-    reader = threading.Thread(target=_copy, args=(process.stdout, log, ended := threading.Event()), daemon=True)
-    reader.start()
     with _guarded(process):
         try:
-            end = _waited(process, seconds, beat)
+            return _waited(process, seconds, beat)
         except KeyboardInterrupt as error:
             _end(process, error.which if isinstance(error, Interrupted) else signal.SIGINT)
             raise
         finally:
             _send(process, signal.SIGKILL)  # processes that the script left behind
-            reader.join(2.0)
-            ended.set()  # a process that left the group may keep the pipe open
-    return end
 
 
 def _waited(process: subprocess.Popen[bytes], seconds: float | None, beat: Callable[[], None]) -> End:
@@ -126,30 +115,6 @@ def _send(process: subprocess.Popen[bytes], which: signal.Signals) -> None:
     """Send a signal to a process group; one that has ended is ignored."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, which)
-
-
-def _copy(stream: IO[bytes], path: Path, ended: threading.Event) -> None:
-    """Append a stream to a log until its end, or until ``ended`` is set, then close the stream.
-
-    If the log is longer than :data:`LONGEST_LOG`, :data:`KEPT` bytes of both ends stay. Parts that cannot be written
-    are dropped. A terminal shows them, too.
-    """
-    log = path.open("ab", buffering=0)
-    with stream:
-        while (data := stream.read1(1 << 16)) and not ended.is_set():  # type: ignore[attr-defined]
-            with suppress(OSError, ValueError):
-                log.write(data)
-                if sys.stderr.isatty():
-                    sys.stderr.buffer.write(data)
-                    sys.stderr.buffer.flush()
-                if log.tell() > LONGEST_LOG:
-                    log.close()
-                    with path.open("rb") as old, replacing(path) as new:
-                        head = old.read(KEPT)
-                        old.seek(-KEPT, os.SEEK_END)
-                        new.write_bytes(head + b"\n[phmrun: output left out here]\n" + old.read())
-                    log = path.open("ab", buffering=0)
-    log.close()
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Runs of work that phmrun does not train itself: ``with phmrun.record("name") as run: run.score(…)``."""
 
-import functools
 import logging
 import os
 import time
@@ -13,7 +12,7 @@ from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, remove_unfinished, sha256_of, write_text
+from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.directory import directory_of_runs
@@ -191,14 +190,11 @@ def input_checksums(config: ScriptExperiment) -> dict[str, str]:
     Raises:
         PhmrunError: (exit 3) A file is missing or no regular file.
     """
-    paths = {name: config.require_file("input", name) for name in config.inputs}
-    return {f"input {name}": _checksum(path, path.stat().st_mtime_ns) for name, path in paths.items()}
-
-
-@functools.lru_cache(maxsize=4096)
-def _checksum(path: Path, changed: int) -> str:
-    """Return the SHA-256 of a file; cached by path and time of change."""
-    return sha256_of(path)
+    for name in config.inputs:
+        if not (path := config.folder / name).is_file():
+            hint = f"Paths are below {config.folder}."
+            raise PhmrunError(f"the input {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
+    return {f"input {name}": sha256_of(config.folder / name) for name in config.inputs}
 
 
 @contextmanager

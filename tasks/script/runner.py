@@ -10,11 +10,11 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import last_lines
 from phmrun.ledger import Run, State
 from phmrun.registry import plugin_marks
-from phmrun.tasks.script.command import check, require_program, scores_path, words_of
+from phmrun.tasks.script.command import check, scores_path, words_of
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.process import execute
 from phmrun.tasks.script.recording import Recording, input_checksums, recording
-from phmrun.tasks.script.scores import read_scores, remove_scores
+from phmrun.tasks.script.scores import read_scores
 
 LOG = logging.getLogger("phmrun.script")
 OUTPUT = "script.log"
@@ -28,11 +28,9 @@ class ScriptRunner:
         """Return the checksums of the script's input files, by "input PATH".
 
         Raises:
-            PhmrunError: (exit 2) Command and settings do not fit. (exit 3) Program, script or an input file is
-                missing.
+            PhmrunError: (exit 2) Command and settings do not fit. (exit 3) An input file is missing.
         """
         check(config)
-        require_program(config)
         return input_checksums(config)
 
     def run(
@@ -81,7 +79,8 @@ def _execute(record: Recording) -> None:
     segment = record.segment
     segment.entry["script"] = {"command": words, "directory": str(config.folder), "exit_code": None}
     segment.write()
-    remove_scores(scores)
+    if scores.is_file():
+        scores.unlink()
     log = record.run.path / OUTPUT
     end = execute(words, folder=config.folder, environment=environment, log=log, seconds=limit, beat=record.beat)
     segment.entry["script"]["exit_code"] = end.code
@@ -92,13 +91,6 @@ def _execute(record: Recording) -> None:
         return
     if end.code:
         raise _failed(log, end.code)
-    if not scores.resolve().is_relative_to(record.directory.resolve()):  # another run may write there, too
-        raise PhmrunError(
-            "the file of scores is a link that leads out of the run's folder",
-            where=str(scores),
-            hint="Write the file itself there.",
-            code=ExitCode.TRAINING,
-        )
     record.scores = read_scores(scores)
 
 

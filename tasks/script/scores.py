@@ -1,7 +1,6 @@
 """Scores of a script: ``{"test/accuracy": 97.1}``, optionally with the counts of each test item."""
 
 import hashlib
-import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,9 @@ from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.ledger.record import ITEMS
 from phmrun.ledger.status import reason_of
-from phmrun.metric import PERCENT, find_metric, known_metric
+from phmrun.metric import find_metric, known_metric
 from phmrun.metrics.items import Items, packed
 
-LOG = logging.getLogger("phmrun.script")
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
 """Name of a score: split and metric. "validation/best" is phmrun's own."""
 PARAMETERS = "parameters"
@@ -47,7 +45,7 @@ class Scores:
     def add(self, name: str, value: Any, items: Sequence[Any] | None = None, *, signature: str = "script") -> None:
         """Add a score, or replace it.
 
-        Items of a metric that takes none are left out with a warning. Value and items must agree to 1e-6 of the value.
+        Value and items must agree to 1e-6 of the value.
 
         Args:
             name: Split and metric: "test/accuracy".
@@ -67,11 +65,9 @@ class Scores:
         if items is not None:
             entry |= {"n": len(items), "unit": "items"}
             value = self._add_items(name, value, items)
-        elif isinstance(value, float) and 0 < value <= 1 and metric and metric.bounds == PERCENT:
-            if metric.unit == "%":
-                hint = f"Multiply it by 100: {100 * value:g}. If it is less than 1 %, record its items, too."
-                raise fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
-            LOG.warning("%s is %s: is it a fraction? Its values go from 0 to 100", name, value)
+        elif isinstance(value, float) and 0 < value <= 1 and metric and metric.unit == "%":
+            hint = f"Multiply it by 100: {100 * value:g}. If it is less than 1 %, record its items, too."
+            raise fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
         if not _is_number(value):
             raise fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
         self.values[name] = {"value": float(value), **entry}
@@ -86,8 +82,7 @@ class Scores:
         """
         metric = find_metric(name)
         if metric is None or metric.measure is None:
-            LOG.warning("%s: this metric takes no items; they are left out (docs: metric of a plug-in)", name)
-            return value
+            raise fault(f"the metric of {name} takes no items", "Give its value alone, or register it by a plug-in.")
         try:
             counts = np.asarray(items, dtype=np.float64)
             counts = np.stack([counts, np.ones_like(counts)], axis=1) if counts.ndim == 1 else counts
@@ -121,17 +116,6 @@ class Scores:
         run.add_metrics(scores)
 
 
-def remove_scores(path: Path) -> None:
-    """Remove the scores file of an earlier process, if there is one; a link's target stays.
-
-    Raises:
-        PhmrunError: (exit 4) It is a folder.
-    """
-    if path.is_dir() and not path.is_symlink():
-        raise fault("a folder is in the place of the scores", "Move it away; the script writes a file.", str(path))
-    path.unlink(missing_ok=True)
-
-
 def read_scores(path: Path) -> Scores:
     """Read the scores file of a script.
 
@@ -145,8 +129,7 @@ def read_scores(path: Path) -> Scores:
     try:
         content = parse_json(read_regular(path), unique=True)
     except FileNotFoundError as error:
-        names = sorted(file.name for file in path.parent.glob("*.json"))
-        hint = f"The folder has {', '.join(names)}; the key `scores` names the file." if names else f"Write {EXAMPLE}."
+        hint = f"Write {EXAMPLE}; the key `scores` names the file."
         raise fault("the script has ended and written no scores", hint, where) from error
     except (OSError, ValueError) as error:
         what = f"the scores cannot be read: {reason_of(error)}"
@@ -160,12 +143,10 @@ def read_scores(path: Path) -> Scores:
                 scores.parameters = natural(score, "parameters")
                 continue
             entry = score if isinstance(score, Mapping) else {"value": score}
-            if odd := entry.keys() - {"value", "items"}:
-                hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
-                raise fault(f"{name!r:.60} has an unknown key {sorted(odd)[0]!r:.60}", hint)
             items = entry.get("items")
-            if items is not None and not (isinstance(items, list) and items):
-                raise fault(f"the items of {name!r:.60} are not a list with an entry per test item", EXAMPLE)
+            if entry.keys() - {"value", "items"} or not (items is None or (isinstance(items, list) and items)):
+                hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
+                raise fault(f"{name!r:.60} is no number, and has other keys than a value and a list of items", hint)
             scores.add(name, entry.get("value"), items)
     except PhmrunError as error:
         error.where = where

@@ -40,20 +40,6 @@ class Hint(NamedTuple):
     without: str = ""
 
 
-def nli_labels(*labels: str) -> Callable[[Path], None]:
-    """Replace the three labels of the pairs by these."""
-
-    def prepare(folder: Path) -> None:
-        names = ("entailment", "contradiction", "neutral")
-        for path in folder.glob("nli-data/*.tsv"):
-            text = path.read_text(encoding="utf-8")
-            for number, name in enumerate(names):
-                text = text.replace(f"\t{name}\n", f"\t{labels[number % len(labels)]}\n")
-            path.write_text(text, encoding="utf-8")
-
-    return prepare
-
-
 def empty_line(folder: Path) -> None:
     """Empty a line of the target side."""
     path = folder / "nmt-data/train.bb"
@@ -123,8 +109,6 @@ RAN = r"(phmrun [^\n`;]*)"
 """Command up to the end of its line or quotation."""
 HINTS = [
     # data
-    Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')(?:,|\n)", nli_labels("0", "1", "2")),
-    Hint("Name the classes: --set X", NLI, r"classes: (--set '.*?')\n", nli_labels("entailment", "not_entailment")),
     Hint("train with --set data.empty=drop", NMT, r"with (--set data.empty=drop)", empty_line),
     Hint(
         "--set data.hold_out=0.1 takes a tenth of the training data instead",

@@ -69,8 +69,8 @@ def bomb(path, kind):
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_what_unpacks_to_too_much_is_refused_in_words(tmp_path, monkeypatch, kind):
     archive = bomb(tmp_path / "bomb", kind)
-    monkeypatch.setattr(archives, "largest", lambda: 10**6)
-    with pytest.raises(PhmrunError, match=r"holds more than .*PHMRUN_LARGEST_GB=") as caught:
+    monkeypatch.setattr(archives, "LARGEST", 10**6)
+    with pytest.raises(PhmrunError, match=r"holds more than 1,000,000 bytes") as caught:
         extract(archive, "one", tmp_path / "out")
     assert (caught.value.code, caught.value.where) == (ExitCode.DATA, str(archive))
     assert not [path for path in tmp_path.iterdir() if path != archive]

@@ -34,5 +34,5 @@ def write_trees(directory: Path, seed: int = 0, sizes: Mapping[str, int] | None 
     draw = random.Random(seed)
     directory.mkdir(parents=True, exist_ok=True)
     for split, size in (sizes or SPLITS).items():
-        conllu.dump([made_up_sentence(draw) for _ in range(size)], directory / f"{split}.conllu")
+        (directory / f"{split}.conllu").write_text(conllu.dumps([made_up_sentence(draw) for _ in range(size)]))
     return directory

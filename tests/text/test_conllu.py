@@ -63,8 +63,7 @@ def test_whatever_is_well_formed_comes_back_byte_for_byte(tmp_path_factory, part
     path = tmp_path_factory.mktemp("treebank") / "file"
     path.write_bytes(gzip.compress(content) if packed else content)
     sentences = conllu.load(path)
-    conllu.dump(sentences, path)
-    assert path.read_bytes() == content
+    assert conllu.dumps(sentences).encode() == content
     assert [(sentence.forms, sentence.heads, sentence.deprels) for sentence in sentences] == [
         tuple(part[1:]) for part in parts
     ]
@@ -108,29 +107,22 @@ def test_a_stream_gives_each_sentence_at_its_blank_line():
         ("\t3\tcase\t_\t_\n", "\t3\tcase\t_\n", 4, "9 columns"),
         ("\t3\tcase\t_\t_\n", "\t3\tcase\t_\t_\t_\n", 4, "11 columns"),
         ("1\tà\tà", "1 à à", 4, "8 columns"),
-        ("\t3\tcase", "\t4\tcase", 4, "outside of the sentence"),
-        ("\t3\tcase", f"\t{'9' * 5000}\tcase", 4, "not the number"),
-        ("\t3\tcase", "\t-1\tcase", 4, "'-1' is not the number"),
-        ("\t3\tcase", "\t1.1\tcase", 4, "'1.1' is not the number"),
-        ("\t3\tcase", "\t٣\tcase", 4, "is not the number"),
-        ("\t3\tcase", "\t_\tcase", 4, "no head"),
+        ("\t3\tcase", "\t4\tcase", 4, "the head is '4'"),
+        ("\t3\tcase", f"\t{'9' * 5000}\tcase", 4, "not a number from 0"),
+        ("\t3\tcase", "\t-1\tcase", 4, "not a number from 0"),
+        ("\t3\tcase", "\t1.1\tcase", 4, "not a number from 0"),
+        ("\t3\tcase", "\t٣\tcase", 4, "not a number from 0"),
+        ("\t3\tcase", "\t_\tcase", 4, "the head is '_'"),
         ("\t3\tcase", "\t3\t_", 4, "no label"),
-        ("\t3\tcase", "\t1\tcase", 4, "cycle: 1 → 1"),
-        ("\t0\troot\t", "\t2\troot\t", 5, "cycle: 2 → 3 → 2"),
+        ("\t3\tcase", "\t1\tcase", 4, "cycle through word 1"),
+        ("\t0\troot\t", "\t2\troot\t", 7, "cycle through word 3"),
         ("\t3\tcase", "\t0\tcase", 7, "2 roots, words 1, 3"),
-        ("2\tle", "3\tle", 5, "id '3'"),
-        ("2\tle", "02\tle", 5, "id '02'"),
-        ("2\tle", "x\tle", 5, "id 'x'"),
-        ("2.1\t", "2.2\t", 6, "id '2.2'"),
-        ("2.1\t", "1.1\t", 6, "id '1.1'"),
-        ("1-2\t", "2-3\t", 3, "does not begin with the next free word"),
-        ("1-2\t", "2-1\t", 3, "id '2-1'"),
-        ("1-2\t", "1-4\t", 3, "ends after the sentence's 3 words"),
-        ("2\tle\t", "2-3\tx\t_\t_\t_\t_\t_\t_\t_\t_\n2\tle\t", 5, "next free word"),
+        ("2\tle", "3\tle", 5, "id is '3'"),
+        ("2\tle", "02\tle", 5, "id is '02'"),
+        ("2\tle", "x\tle", 5, "id is 'x'"),
         ("2\tle", "# late\n2\tle", 5, "comment"),
         ("2\tle\t", "2\t\t", 5, "no form"),
         ("#text", " #text", 2, "columns"),
-        ("2\tle", "\n2\tle", 3, "ends after the sentence's 1 words"),
         ("# sent_id=1\n", "# alone\n\n# sent_id=1\n", 1, "no word"),
     ],
 )
@@ -187,14 +179,12 @@ def _ancestors(heads: list[int], word: int) -> list[int]:
 
 
 @pytest.mark.long
-def test_every_treebank_at_hand_comes_back_byte_for_byte(tmp_path):
+def test_every_treebank_at_hand_comes_back_byte_for_byte():
     folder = Path(os.environ.get("PHMRUN_DATA", "none")) / "ud"
     files = sorted(folder.glob("**/*.conllu"))
     if not files:
         pytest.skip("no treebanks under PHMRUN_DATA")
     for path in files:
         sentences = conllu.load(path)
-        conllu.dump(
-            [sentence.with_parse(sentence.heads, sentence.deprels) for sentence in sentences], tmp_path / "copy"
-        )
-        assert (tmp_path / "copy").read_bytes() == path.read_bytes(), path
+        copies = [sentence.with_parse(sentence.heads, sentence.deprels) for sentence in sentences]
+        assert conllu.dumps(copies).encode() == path.read_bytes(), path

@@ -161,9 +161,8 @@ class SentenceClassifier:
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
             for side in zip(*items, strict=True)
         ]
-        for texts, encoded in zip(zip(*items, strict=True), sides, strict=True):
-            for text, ids in zip(texts, encoded, strict=True):
-                self.coverage.add(text, ids != self.vocabulary.words.unknown)
+        for ids in (ids for side in sides for ids in side):
+            self.coverage.add(ids != self.vocabulary.words.unknown)
         lengths = np.array([[len(row) for row in side] for side in sides])
         order = np.argsort(-lengths.max(0), kind="stable")
         probabilities = np.empty((len(items), len(self.vocabulary.labels)), dtype=np.float32)

@@ -142,8 +142,8 @@ class Translator:
         """
         # A line of white space alone is blank, as in training.
         encoded = self.vocabularies.source.encode_all([line if line.strip() else "" for line in lines])
-        for line, tokens in zip(lines, encoded, strict=True):
-            self.coverage.add(line, (token != UNK for token in tokens))
+        for tokens in encoded:
+            self.coverage.add(token != UNK for token in tokens)
         sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
         search, decoder = self.search, self.decoder
         if isinstance(decoder, CTranslate2Model):
