@@ -37,7 +37,7 @@ from phmrun.engine.data import DataModule, build_data
 from phmrun.engine.module import TrainingModule, build_module, seed_everything
 from phmrun.layers import Structure, options_of
 from phmrun.registry import TASKS
-from phmrun.statistics.student import t_quantile
+from phmrun.statistics.welch import t_quantile
 
 LAYERS = {
     "phm n=4": {"structure": "phm", "n": 4},

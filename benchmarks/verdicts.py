@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.statistics.student import t_quantile
 from phmrun.statistics.verdict import FALSE_FLAGS
-from phmrun.statistics.welch import CAUTION, NOT_FLAGGED, POWER, row_level
+from phmrun.statistics.welch import CAUTION, NOT_FLAGGED, POWER, row_level, t_quantile
 
 Array = NDArray[np.float64]
 KINDS = ("normal", "spread", "skewed", "collapse", "tuned")

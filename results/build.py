@@ -30,11 +30,11 @@ from phmrun.report.content import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
 from phmrun.results.costs import cost_of, points_of
-from phmrun.results.layout import lay_out, pair_notes, verdict_table, verdict_words
+from phmrun.results.layout import lay_out, verdict_notes, verdict_table
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects, draw_pareto
-from phmrun.results.render import Styled, markdown_table
+from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
 from phmrun.statistics.verdict import DECIDED, Verdict
 from phmrun.sweeps.cell_status import CellState
@@ -67,12 +67,12 @@ class Sweep:
         shape = {key: tuple(asked.get(key, ())) for key in ("rows", "scores")}
         self.view = view([str(self.file)], runs, Asked(seeds=asked.get("seeds"), **shape))
         self.table = self.view.table
-        if not any(figure.runs for line in self.table.figures for figure in line):
+        if not any(figure.values for line in self.table.figures for figure in line):
             fault = next((f"; {status.cell.fault}" for status in self.view.statuses if status.cell.fault), "")
             what = f"no record belongs to a cell of this sweep: its file may have changed since the runs{fault}"
             raise PhmrunError(what, where=str(self.file), hint=f"phmrun sweep {self.file} --plan", code=ExitCode.DATA)
         self.title = self.table.title or self.name
-        self.score = self.table.headings[0].scores[0]
+        self.score = self.table.headings[0].score
         self.compared = dict(self.view.differences(self.margin))
         self.withdrawn: dict[int, str] = {}
         self.baselines = {row.label: row.values[0] for row in baseline_rows(self.table) if row.values[0] is not None}
@@ -106,11 +106,11 @@ class Sweep:
             return "withdrawn"
         if (comparison := self.compared.get((row, 0))) is None:
             return MISSING
-        words, shown = verdict_words(comparison), comparison.judgement.difference
+        words, shown = comparison.words, comparison.judgement.difference
         if shown is None:
             return words
         numbers = f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}]"
-        return numbers if words in ("undecided", "open") else f"{numbers} {words}"
+        return numbers if words == "undecided" else f"{numbers} {words}"
 
     def floor(self) -> str:
         """Return name and score of the best trivial system, or a dash."""
@@ -123,9 +123,9 @@ class Sweep:
 
     def reference(self) -> str:
         """Return the dense row's score: "76.40 ± 0.31, 3 seeds"; a dash without one."""
-        if self.dense is None or not (numbers := self.table.figures[self.dense][0].numbers[0]).values:
+        if self.dense is None or not (figure := self.table.figures[self.dense][0]).values:
             return MISSING
-        return f"{numbers.text('mean±std')}, {counted(len(numbers.values), 'seed')}"
+        return f"{figure.text}, {counted(len(figure.values), 'seed')}"
 
     def amount(self, row: int | None, cost: str) -> float:
         """Return a cost of a row; NaN if it is not on record."""
@@ -134,14 +134,14 @@ class Sweep:
 
     def verdicts(self) -> str:
         """Return its verdicts counted: "2 different, worse · 1 open; of 6 pairs 6 undecided"."""
-        words = [verdict_words(comparison) for _, comparison in sorted(self.compared.items())]
+        words = [comparison.words for _, comparison in sorted(self.compared.items())]
         text = tally([*words, *["withdrawn"] * len(self.withdrawn)]) or "no comparison"
-        pairs = [verdict_words(pair) for pair in self.pairs]
+        pairs = [pair.words for pair in self.pairs]
         return f"{text}; of {counted(len(pairs), 'pair')} {tally(pairs)}" if pairs else text
 
     def effects(self) -> Callable[[], Any] | None:
         """Return a function that draws the differences in the first compared score; ``None`` without intervals."""
-        scores = [heading.scores[0] for heading in self.table.headings]
+        scores = [heading.score for heading in self.table.headings]
         shown = [
             (scores[column], self.table.names[row], comparison.judgement)
             for (row, column), comparison in sorted(self.compared.items())
@@ -150,8 +150,7 @@ class Sweep:
         if not shown:
             return None
         score = shown[0][0]
-        numbers = None if self.dense is None or score != self.score else self.table.figures[self.dense][0].numbers[0]
-        mean = numbers.mean if numbers else None
+        mean = None if self.dense is None or score != self.score else self.table.figures[self.dense][0].mean
         lines = {} if mean is None else {name: value - mean for name, value in self.baselines.items()}
         return lambda: draw_effects({name: judged for of, name, judged in shown if of == score}, score, lines)
 
@@ -167,7 +166,7 @@ class Sweep:
 
     def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
         """Yield the parts of the sweep's page."""
-        laid = lay_out(self.table, "mean±std", self.compared, paper=False, costs=self.asked.get("costs", ()))
+        laid = lay_out(self.table, self.compared, costs=self.asked.get("costs", ()))
         yield f"# {markdown(self.title)}"
         yield f"Question: {markdown(question['question'])}"
         yield markdown(question.get("about", ""))
@@ -185,7 +184,7 @@ class Sweep:
         if self.pairs:
             yield "Rows beside one another, each with every other:"
             yield markdown_table(*verdict_table(self.table, self.pairs))
-            yield from map(markdown, pair_notes(self.table, self.pairs))
+            yield from map(markdown, verdict_notes(self.table, self.pairs))
         done = [status for status in self.view.statuses if status.state is CellState.DONE]
         columns, lines, notes = environments(done)
         yield markdown_table(columns, lines) if lines else ""
@@ -276,7 +275,7 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
 
 
 def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> list[str]:
-    """Return the answer and the table of structures by tasks; decided differences are bold with a star."""
+    """Return the answer and the table of structures by tasks; decided differences have a star."""
     columns = matrix["columns"]
     rows: list[tuple[Any, ...]] = [("dense", *(sweeps[column["sweep"]].reference() for column in columns))]
     for name, begin in matrix["rows"].items():
@@ -286,10 +285,7 @@ def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> list[str
         rows.append(
             (
                 name,
-                *(
-                    Styled(f"{cell or MISSING}{' *' * mark}", strong=mark)
-                    for cell, mark in zip(cells, decided, strict=True)
-                ),
+                *(f"{cell or MISSING}{' *' * mark}" for cell, mark in zip(cells, decided, strict=True)),
             )
         )
     rows.append(("best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)))

@@ -27,7 +27,6 @@ class Over(StrEnum):
 
     SEEDS = "seeds"
     ITEMS = "items"
-    BOTH = "both"
 
 
 def decide(
@@ -39,7 +38,6 @@ def decide(
     margin: Annotated[float | None, typer.Option(min=0)] = None,
     lower_is_better: Annotated[bool | None, typer.Option("--lower-is-better/--higher-is-better")] = None,
     over: Over | None = None,
-    choose_by: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     require: Requirement | None = None,
     cost: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     as_json: Json = False,
@@ -53,7 +51,7 @@ def decide(
 
     Args:
         files: CSV, TSV or JSON lines with the columns system (or model, run), seed, metric and value (or score).
-            Optional columns are dataset, item and trial. A column for each metric, system or seed is read, too, and
+            Optional columns are dataset and item. A column for each metric, system or seed is read, too, and
             files or folders of lm-evaluation-harness (results_*.json, samples_*.jsonl). NAME=PATH names the system.
         metric: Metric of the verdicts.
         reference: Reference system, which all others are compared with.
@@ -61,8 +59,7 @@ def decide(
         trivial: Trivial baseline that a trained system must beat.
         margin: Equivalence margin δ, in units of the metric (default: test for differences only).
         lower_is_better: Lower or higher values are better (default: as phmrun knows of the metric).
-        over: Population: training seeds (default), test items (default without seeds), or both.
-        choose_by: Validation metric that selects one trial for each seed.
+        over: Population: training seeds (default), or test items (default without seeds).
         require: Exit with code 1 unless this is shown for every judged system.
         cost: Metric to show beside the verdicts, as parameters or seconds; may be repeated.
 
@@ -84,7 +81,7 @@ def decide(
 
     rows = read_rows(files, metric)
     terms: dict[str, Any] = {"metric": metric, "trivial": trivial, "margin": margin, "lower_is_better": lower_is_better}
-    terms |= {"over": over.value if over else None, "choose_by": choose_by, "costs": cost or ()}
+    terms |= {"over": over.value if over else None, "costs": cost or ()}
     decisions = [judge(rows, reference=reference, **terms)] if reference is not None else decide_pairs(rows, **terms)
     judged = {trivial, *(name for decision in decisions for name in (decision.reference.name, *decision.systems))}
     if missing := [name for name in rows["system"].unique() if name not in judged]:

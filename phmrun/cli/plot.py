@@ -115,7 +115,7 @@ def plot_pareto(
     selection = view(what, runs_dir, Asked(scores=[score] if score else []))
     tell_faults(selection.statuses)
     table = selection.table
-    names = [heading.scores[0] for heading in table.headings]
+    names = [heading.score for heading in table.headings]
     chosen = score or next(iter(names), "")
     places = [place for place, name in enumerate(names) if name == chosen]
     points = [point for place in places for point in points_of(table, place, over).values()]

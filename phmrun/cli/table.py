@@ -12,7 +12,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, Plugin, RunsDirectory
-from phmrun.errors import PhmrunError, counted, unknown
+from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 NOTES = 5
 """Lines of notes on a terminal, beside that which says how many there are besides."""
-AGGREGATES = ("mean±std", "mean", "median", "best", "worst", "all")
 of_shape = partial(typer.Option, rich_help_panel="Shape")
 
 
@@ -42,13 +41,11 @@ def table(
     rows: Annotated[str | None, of_shape(metavar="KEY,…")] = None,
     cols: Annotated[str | None, of_shape(metavar="KEY,…")] = None,
     score: Annotated[list[str] | None, of_shape(metavar="NAME")] = None,
-    agg: Annotated[str, of_shape(metavar="|".join(AGGREGATES))] = "mean±std",
     paper: Annotated[bool, typer.Option("--paper")] = False,
     significance: Annotated[bool, typer.Option("--significance/--no-significance")] = True,
     every_pair: Annotated[bool, typer.Option("--all-pairs")] = False,
     margin: Annotated[float | None, typer.Option(min=0)] = None,
     costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
-    pareto: Annotated[str | None, of_shape(metavar="COST")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
     style: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TEXT,
@@ -69,7 +66,6 @@ def table(
         rows: Keys of the sweep or configuration that define the rows.
         cols: Keys that define the columns, besides the score.
         score: Score: test/bleu; may be repeated (default: the main score).
-        agg: Aggregate over seeds.
         paper: Add the paper's printed scores, and the differences to ours.
         significance: Add verdicts on the differences from the dense baseline, over seeds and test items.
         every_pair: Compare all rows with one another instead of with dense: intervals are simultaneous over all pairs.
@@ -78,8 +74,6 @@ def table(
         costs: Columns of costs besides parameters: multiplications (per token), training-time, clock-step,
             clock-sentence, weights-size, step-time (of `bench run`), file-size, serving-memory, latency (of `export
             --compare`).
-        pareto: Sort rows by this cost (parameters or one of --costs) and mark the Pareto front: rows that no other
-            beats in cost and score.
         only: Sweep: only cells with this value.
         seeds: Sweep: number of seeds per cell.
         style: Format of the table.
@@ -88,15 +82,13 @@ def table(
 
     Examples:
         phmrun table configs/papers/phm/table5-small.yaml --paper --format md
-        phmrun table sweep.yaml --rows layer --cols task --agg mean
-        phmrun table sweep.yaml --costs multiplications,step-time --pareto step-time
+        phmrun table sweep.yaml --rows layer --cols task
+        phmrun table sweep.yaml --costs multiplications,step-time
         phmrun table nmt-builtin-phm-1 nmt-builtin-dense-1 --format latex
     """
     if papers:
         _list_papers(as_json)
         return
-    if agg not in AGGREGATES:
-        raise unknown("aggregate", agg, AGGREGATES, where="--agg")
     load_plugins(plugin)
     with waiting("preparing"):
         from phmrun.cli.sweep_output import tell_faults
@@ -108,7 +100,6 @@ def table(
         from phmrun.sweeps.results import Asked, view
 
     shown = [require_cost(name, "--costs") for name in _listed(costs)]
-    front = None if pareto is None else require_cost(pareto, "--pareto")
     asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [])
     selection = view(what or [], runs_dir, asked)
     tell_faults(selection.statuses)
@@ -122,7 +113,7 @@ def table(
         """Return the laid-out table of a view."""
         compared = part.differences(margin) if significance and not every_pair else {}
         pairs = all_pairs(part.table, margin) if every_pair else []
-        return lay_out(part.table, agg, compared, paper=paper, costs=shown, front=front, pairs=pairs)
+        return lay_out(part.table, compared, paper=paper, costs=shown, pairs=pairs)
 
     if style is TableFormat.TEXT and not as_json:
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
@@ -168,8 +159,8 @@ def _list_papers(as_json: bool) -> None:
 def _print(laid: "Laid", keys: Sequence[str], explain: bool) -> None:
     """Print title, table, verdicts and notes on standard output.
 
-    Title and verdicts are left out if there are none. A narrow terminal keeps scores, verdicts and parameters: other
-    costs, counts and p-values go first, and the columns of ``keys``, those of the rows, are folded. A key is shortened
+    Title and verdicts are left out if there are none. A narrow terminal keeps scores, verdicts and parameters: counts
+    and p-values go first, and the columns of ``keys``, those of the rows, are folded. A key is shortened
     to its last part on a terminal if that is unambiguous. Without ``explain``, a terminal shows five lines of notes.
     """
     screen = console.stdout()
@@ -180,8 +171,7 @@ def _print(laid: "Laid", keys: Sequence[str], explain: bool) -> None:
     console.print_table([*shown, *laid.columns[len(keys) :]], laid.rows, drop=("seeds",), labels=shown)
     if laid.verdict_rows:
         print()
-        costs = laid.verdict_columns[laid.verdict_columns.index("verdict") + 1 :]
-        drop = (*(cost for cost in reversed(costs) if cost != "parameters"), "detectable", "seeds", "p")
+        drop = ("detectable", "seeds", "p")
         console.print_table(
             laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score", "verdict")
         )

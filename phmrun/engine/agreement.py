@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.scores import score_value
-from phmrun.statistics.student import t_quantile
+from phmrun.statistics.welch import t_quantile
 
 ROUNDING = 1e-3  # largest relative difference of two losses or scores that counts as rounding
 LEAST_SEEDS = 3  # smallest number of runs with other seeds for an estimate of the noise

@@ -40,9 +40,9 @@ class Column(Section):
     """Reference row of a derived column."""
     metric: str | None = None
     """Metric of a score column, such as bleu, with its unit and settings."""
-    score: str | list[str] | None = None
-    """Name of that score in our runs, as test/bleu; several if a cell has several numbers. Times in seconds, by `phmrun
-    bench run RUN`: time/step, time/epoch, time/batch, time/line, time/test.
+    score: str | None = None
+    """Name of that score in our runs, as test/bleu. Times in seconds, by `phmrun bench run RUN`: time/step, time/epoch,
+    time/batch, time/line, time/test.
     """
     factor: float = Field(1, gt=0)
     """Factor on our score: 100 for seconds per 100 steps."""

@@ -26,7 +26,7 @@ from phmrun.metric import metric_of
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import Comparisons
 from phmrun.results.costs import points_of
-from phmrun.results.layout import lay_out, verdict_words
+from phmrun.results.layout import lay_out
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
@@ -99,28 +99,26 @@ def outcome(table: ResultTable, compared: Comparisons, statuses: Sequence[CellSt
 def _outcome(table: ResultTable, compared: Comparisons) -> str:
     """Return the sentence of :func:`outcome`, with a small first letter."""
     means = {
-        (row, column): figure.numbers[0].mean
-        for row, figures in enumerate(table.figures)
-        for column, figure in enumerate(figures)
+        (row, column): figure.mean for row, figures in enumerate(table.figures) for column, figure in enumerate(figures)
     }
     column = min((place[1] for place, mean in means.items() if mean is not None), default=None)
     if column is None:
         return "no cell has a score."
-    score = table.headings[column].scores[0]
+    score = table.headings[column].score
     sign = -1 if metric_of(score).lower_is_better else 1
     judged = {row: comparison for (row, at), comparison in sorted(compared.items()) if at == column}
     scores = {row: mean for (row, at), mean in means.items() if at == column and mean is not None}
     best = max([row for row in scores if row in judged] or scores, key=lambda row: sign * scores[row])
     name, measured = table.names[best] or "the network", f"{title(score)}{table.under(column)}"
-    size = f" with {table.parameters[best][0]:,} parameters" if table.parameters[best] else ""
+    size = f" with {sizes[0]:,} parameters" if (sizes := table.parameters(best)) else ""
     if not judged:
         why = "nothing is compared, since a verdict needs two or more seeds of a row and of dense"
         return f"the best {measured} is {scores[best]:.2f}, of {name}{size}; {why}."
     difference = judged[best].judgement.difference
     end = f"{scores[best]:.2f}{f' ({difference.value:+.2f})' if difference else ''}{size}."
     if len(judged) == 1:
-        return f"beside the baseline, {name} is {verdict_words(judged[best])} in {measured}: {end}"
-    counts = Counter(map(verdict_words, judged.values()))
+        return f"beside the baseline, {name} is {judged[best].words} in {measured}: {end}"
+    counts = Counter(comparison.words for comparison in judged.values())
     listed = "; ".join(f"{count} {words}" for words, count in counts.items())
     return f"beside the baseline in {measured}, of {len(judged)} rows: {listed}; the best of them is {name}, {end}"
 
@@ -168,7 +166,7 @@ def write_report(
         "refresh": refresh,
         "outcome": outcome(table, differences, statuses),
         "opening": f"{totals} Written {environment.now()}.",
-        "laid": lay_out(table, "mean±std", differences, paper=paper),
+        "laid": lay_out(table, differences, paper=paper),
         "pictures": pictures,
         "runs": _runs(statuses),
         "faults": dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault),
@@ -198,7 +196,7 @@ def _pareto(table: ResultTable, path: Path, heading: str) -> Iterable[Picture]:
         if len(points) > 1:
             file = path.with_name(f"{path.stem}-pareto-{place + 1}.svg")
             baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
-            save_figure(draw_pareto(points, column.scores[0], heading=heading, baselines=baselines), file)
+            save_figure(draw_pareto(points, column.score, heading=heading, baselines=baselines), file)
             yield Picture(file, f"{column.name} against parameters; mean and deviation over seeds")
 
 

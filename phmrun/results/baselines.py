@@ -36,13 +36,13 @@ class BaselineRow:
 def baseline_rows(table: ResultTable) -> list[BaselineRow]:
     """Return the baselines scored beside a table's runs, floors first.
 
-    The first score of each column counts. A baseline is a floor if it is one for any of them. Floors and others each
+    A baseline is a floor if it is one for any of them. Floors and others each
     are in the order of the columns that have them.
     """
     columns = [
         [e.run for line in table.figures for e in line[at].entries if e.run] for at in range(len(table.headings))
     ]
-    return _rows(columns, [heading.scores[0] for heading in table.headings])
+    return _rows(columns, [heading.score for heading in table.headings])
 
 
 def listed_baselines(runs: Sequence[Run], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:

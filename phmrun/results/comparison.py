@@ -60,6 +60,20 @@ class RowComparison:
             return f"after choosing among {self.choices} values by validation within each seed"
         return "at these settings" + ("; seeds that chose them are not counted" if self.dropped else "")
 
+    @property
+    def words(self) -> str:
+        """Verdict in words.
+
+        "different, better", "different, worse", "not worse by more than 0.5", "equivalent within 0.5", else its name.
+        """
+        margin = f"{self.question.margin or 0:g}"
+        words = {
+            Verdict.DIFFERENT: f"different, {'better' if self.judgement.better else 'worse'}",
+            Verdict.NOT_WORSE: f"not worse by more than {margin}",
+            Verdict.EQUIVALENT: f"equivalent within {margin}",
+        }
+        return words.get(self.verdict, str(self.verdict))
+
 
 Comparisons = Mapping[Place, RowComparison]
 """Comparisons with the dense cells, by row and column."""
@@ -111,7 +125,7 @@ def all_pairs(
 ) -> list[RowComparison]:
     """Compare all rows of each column with one another; the level is shared by all pairs of a column.
 
-    The score is the first of the column. Rows without runs are left out, as are pairs of different data, test items or
+    Rows without runs are left out, as are pairs of different data, test items or
     lengths of training. Pairs are in the order of columns, then of their rows, each of a row with an earlier one. Shows
     progress on stderr.
 
@@ -124,7 +138,7 @@ def all_pairs(
     families = [list(_alike(table, column, rows)) for column in range(len(table.headings))]
     with progress("comparing all pairs", sum(map(len, families)), "pairs") as advance:
         for column, family in enumerate(families):
-            score = table.headings[column].scores[0]
+            score = table.headings[column].score
             for beside, row in family:
                 cells, other = {(row, column): table.figures[row][column]}, table.figures[beside][column]
                 compared += _compared(cells, other, score, margin, reader, len(family), beside)
@@ -134,7 +148,7 @@ def all_pairs(
 
 def _alike(table: ResultTable, column: int, rows: Collection[int] | None) -> Iterator[tuple[int, int]]:
     """Yield the pairs of rows that a column can compare, the earlier row first; none without a known direction."""
-    if lacks_direction(table.headings[column].scores[0]):
+    if lacks_direction(table.headings[column].score):
         return
     cells = {row: line[column] for row, line in enumerate(table.figures) if rows is None or row in rows}
     for pair in combinations([row for row, cell in cells.items() if cell.has_ended], 2):
@@ -262,7 +276,7 @@ def withheld(table: ResultTable) -> dict[Place, str]:
 def _candidates(
     table: ResultTable, baseline: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Place, Figure, Sequence[Figure], str]]:
-    """Yield place, cell, possible baselines, and score, which is the first of the column.
+    """Yield place, cell, possible baselines, and score, that of the column.
 
     The nearest baseline is the first. Baselines have its score and data; those of its column come before those of its
     row. Cells without runs, without candidates, and baselines themselves are skipped.
@@ -274,10 +288,10 @@ def _candidates(
 
     for row, figures in enumerate(table.figures):
         for column, figure in enumerate(figures):
-            score = table.headings[column].scores[0]
+            score = table.headings[column].score
             if not figure.has_ended or is_baseline(figure):
                 continue
-            same_score = [other for at, other in enumerate(figures) if table.headings[at].scores[0] == score]
+            same_score = [other for at, other in enumerate(figures) if table.headings[at].score == score]
             nearest: Iterable[Figure] = [line[column] for line in table.figures] + same_score
             nearest = (other for other in nearest if other.has_ended and is_baseline(other))
             if candidates := [other for other in nearest if other.data == figure.data]:

@@ -13,15 +13,11 @@ from phmrun.ledger import Run
 from phmrun.ledger.card import SERVING, duration
 from phmrun.ledger.wording import row_name
 from phmrun.results.entries import Entry
-from phmrun.results.table import MISSING, Figure, ResultTable
+from phmrun.results.table import MISSING, ResultTable
 
 SERVED = "the smaller safetensors file in single precision, as measured by `phmrun export RUN --compare`"
 FACTORED = "safetensors factored"  # a label of ``phmrun export --compare``
 TRAINING = "training"  # phase of ``phmrun bench run`` that measures optimizer steps
-
-
-VERDICT_COSTS = ("parameters", "training-parameters", "multiplications", "training-time")
-"""Costs beside every verdict."""
 
 
 class Point(NamedTuple):
@@ -77,16 +73,16 @@ def require_cost(name: str, where: str) -> str:
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> dict[int, Point]:
     """Return the points of a table's rows that have a cost and a score in a column, by index of the row.
 
-    The column's first score counts. Points are labeled by the keys that differ between rows, or by all in a single row.
+    Points are labeled by the keys that differ between rows, or by all in a single row.
     """
     points = {}
     telling = [key for place, key in enumerate(table.keys) if len({labels[place] for labels in table.rows}) > 1]
     for row, (labels, figures) in enumerate(zip(table.rows, table.figures, strict=True)):
-        size, numbers = cost_of(figures[column].entries, cost), figures[column].numbers[0]
-        if size is not None and numbers.mean is not None:
+        figure = figures[column]
+        if (size := cost_of(figure.entries, cost)) is not None and figure.mean is not None:
             named = dict(zip(table.keys, labels, strict=True))
             label = row_name(named if len(table.rows) == 1 else {key: named[key] for key in telling})
-            points[row] = Point(label, size, numbers.mean, numbers.deviation)
+            points[row] = Point(label, size, figure.mean, figure.deviation)
     return points
 
 
@@ -104,26 +100,18 @@ def frontier(points: Sequence[Point], *, lower: bool = False) -> list[Point]:
     return kept
 
 
-def meanings(figures: Iterable[Figure], names: Sequence[str]) -> Iterable[str]:
+def meanings(entries: Iterable[Entry], names: Sequence[str]) -> Iterable[str]:
     """Yield the notes on costs that have one.
 
-    For ``step-time``, another note has the number of runs with that measurement, and their machines.
+    Another note says for ``step-time`` if machines differ.
     """
     for name in names:
         if COSTS[name].meaning:
             yield f"{COSTS[name].heading}: {COSTS[name].meaning}"
-    if "step-time" not in names:
-        return
-    runs = {entry.run.id: entry.run for figure in figures for entry in figure.entries if entry.run}
-    measured = {name: phase for name, run in runs.items() if (phase := run.bench().get(TRAINING))}
-    machines: dict[str, None] = {}
-    for facts in (phase.get("machine", {}) for phase in measured.values()):
-        load = facts.get("load_average")
-        busy = f", load average {load}" if isinstance(load, int | float) else ""
-        machines[f"{facts.get('gpu') or facts.get('processor')}, threads: {facts.get('threads')}{busy}"] = None
-    on = f", on {'; '.join(machines)}" if machines else ""
-    unlike = ": different machines, not comparable" if len(machines) > 1 else ""
-    yield f"{COSTS['step-time'].heading}: on record for {len(measured)} of {len(runs)} runs{on}{unlike}"
+    facts = [entry.run.bench().get(TRAINING, {}).get("machine", {}) for entry in entries if entry.run]
+    machines = {(fact.get("gpu") or fact.get("processor"), fact.get("threads")) for fact in facts if fact}
+    if "step-time" in names and len(machines) > 1:
+        yield f"{COSTS['step-time'].heading}: different machines, not comparable"
 
 
 def _count(value: Any) -> float | None:
@@ -184,11 +172,6 @@ _COUNT, _MEGABYTES = "{:,.0f}".format, lambda value: f"{value / 1e6:,.2f}"
 
 COSTS: Mapping[str, Cost] = {
     "parameters": Cost("parameters", lambda run: _count(run.about("parameters")), _COUNT),
-    "training-parameters": Cost(
-        "in training",  # above those kept if a dense matrix guides a structure
-        lambda run: _count(run.parameters().get("trained_total", run.parameters().get("total"))),
-        _COUNT,
-    ),
     "multiplications": Cost(
         "multiplications",
         lambda run: _count(run.parameters().get("multiplications")),

@@ -166,7 +166,7 @@ class Results:
         table = replace(self, entries=kept, paper=None).pivot(scores=[score] if score else ())
         return list(differences(table, margin, baseline).values())
 
-    def render(self, style: str = "markdown", *, significance: bool = True, aggregate: str = "mean±std") -> str:
+    def render(self, style: str = "markdown", *, significance: bool = True) -> str:
         """Return the table of :meth:`pivot` as text.
 
         JSON is one line; its keys are title and cells, see :func:`phmrun.results.layout.plain_rows`. CSV has a line per
@@ -175,7 +175,6 @@ class Results:
         Args:
             style: ``markdown``, ``latex``, ``html``, ``csv`` or ``json``.
             significance: Compare the cells with the dense ones.
-            aggregate: mean±std, mean, median, best, worst or all; only for the first three styles.
 
         Raises:
             PhmrunError: (exit 2) The style is unknown.
@@ -186,7 +185,7 @@ class Results:
         table = self.pivot()
         compared = differences(table) if significance else {}
         if style in pages:
-            return pages[style](lay_out(table, aggregate, compared, paper=self.paper is not None))
+            return pages[style](lay_out(table, compared, paper=self.paper is not None))
         cells = plain_rows(table, compared)
         return render.csv_cells(cells) if style == "csv" else to_line({"title": table.title, "cells": plain(cells)})
 

@@ -4,8 +4,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
@@ -15,27 +14,6 @@ from phmrun.results.layout import Laid
 
 _MINUS = re.compile(r"(?<![\w$.)-])-(?=\d)")
 """Minus sign of a number in text."""
-_NUMBER = re.compile(
-    r"(?P<value>[+-]?(?P<whole>\d[\d,]*)(?:\.(?P<decimals>\d+))?)(?: ± (?P<error>\d+(?:\.\d+)?))?(?P<mark>[^\w\s.,%]*)"
-)
-"""Number in a cell, perhaps with an error and marks: "60.50 ± 0.71*"."""
-
-
-@dataclass(frozen=True)
-class Styled:
-    """Cell of a table with an emphasis and a second line in small print."""
-
-    text: str
-    below: str = ""  # second line; none if empty
-    strong: bool = False
-    muted: bool = False  # in small print; ignored if strong
-
-    def rendered(self, escape: Callable[[str], str]) -> str:
-        """Return the cell with HTML tags, which Markdown takes, too; ``escape`` is applied to its texts."""
-        tag = "strong" if self.strong else "small" if self.muted else ""
-        text = escape(self.text)
-        first = f"<{tag}>{text}</{tag}>" if tag else text
-        return f"{first}<br><small>{escape(self.below)}</small>" if self.below else first
 
 
 def cell(value: Any) -> str:
@@ -55,63 +33,27 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     Columns with any number are right-aligned; numbers within texts do not count.
     """
     ruler = ["---:" if numbers else ":---" for numbers in _right_aligned(rows, len(columns))]
-    lines = [[*map(markdown, columns)], ruler, *([_rendered(value, markdown) for value in row] for row in rows)]
+    lines = [[*map(markdown, columns)], ruler, *([markdown(cell(value)) for value in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _rendered(value: Any, escape: Callable[[str], str]) -> str:
-    """Return a value's text, escaped; a :class:`Styled` cell has its tags."""
-    return value.rendered(escape) if isinstance(value, Styled) else escape(cell(value))
-
-
 def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in LaTeX with booktabs rules, its numbers aligned at the point by siunitx.
+    """Return a table in LaTeX with booktabs rules, its cells as texts of :func:`cell`.
 
-    A cell such as "60.50 ± 0.71*" is a number, too. A column of numbers may have empty cells and "–". One with other
-    cells is text, right-aligned if any of its cells is a number. A minus before a digit is a mathematical one.
+    Columns with any number are right-aligned. A minus before a digit is a mathematical one.
     """
-    texts = [[cell(value) for value in row] for row in rows]
-    frames, written = [], [[f"{{{latex(name)}}}" for name in columns], *([] for _ in texts)]
-    for place, right in enumerate(_right_aligned(rows, len(columns))):
-        matches = [_NUMBER.fullmatch(row[place]) for row in texts]
-        missing = [row[place] in ("", "–") for row in texts]
-        aligned = right and all(match or gap for match, gap in zip(matches, missing, strict=True)) and any(matches)
-        frames.append(_number_format([match for match in matches if match]) if aligned else "r" if right else "l")
-        if not aligned:
-            written[0][place] = latex(columns[place])
-        for line, row, match in zip(written[1:], texts, matches, strict=True):
-            if not (aligned and match):
-                text = _MINUS.sub("$-$", latex(row[place]))
-                line.append(f"{{{text}}}" if aligned and text else text)
-                continue
-            value, error, mark = match["value"].replace(",", ""), match["error"], match["mark"]
-            line.append(value + (rf" \pm {error}" if error else "") + (f" {{{latex(mark)}}}" if mark else ""))
-    above, *lines = [" & ".join(line) + r" \\" for line in written]
-    frame, below = " ".join(frames), "\n".join(lines)
-    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{above}\n\\midrule\n{below}\n\\bottomrule\n\\end{{tabular}}\n"
-
-
-def _number_format(matches: Sequence[re.Match[str]]) -> str:
-    """Return siunitx's column for numbers.
-
-    As in ``S[table-format=2.2(3), separate-uncertainty]``: the most digits before and after the point, and of the
-    error. Signs and separators of thousands are added if a number needs them.
-    """
-    whole = max(len(match["whole"].replace(",", "")) for match in matches)
-    decimals = max(len(match["decimals"] or "") for match in matches)
-    error = max(len((match["error"] or "").replace(".", "").lstrip("0")) for match in matches)
-    sign = "-" if any(match["value"][0] in "+-" for match in matches) else ""
-    options = [f"table-format={sign}{whole}.{decimals}" + (f"({error})" if error else "")]
-    options += ["separate-uncertainty"] if error else []
-    options += ["retain-explicit-plus"] if any(match["value"][0] == "+" for match in matches) else []
-    options += ["group-separator={,}", "group-minimum-digits=4"] if whole > 3 else []
-    return f"S[{', '.join(options)}]"
+    frame = "".join("r" if right else "l" for right in _right_aligned(rows, len(columns)))
+    head, *lines = [
+        " & ".join(_MINUS.sub("$-$", latex(cell(value))) for value in row) + r" \\" for row in (columns, *rows)
+    ]
+    body = "\n".join(lines)
+    return f"\\begin{{tabular}}{{{frame}}}\n\\toprule\n{head}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a table in HTML, its texts escaped. Cells with numbers have the class ``number``."""
     kinds = [[' class="number"' if is_number(value) else "" for value in row] for row in rows]
-    cells = [[_rendered(value, escaped) for value in row] for row in rows]
+    cells = [[escaped(cell(value)) for value in row] for row in rows]
     lines = [
         "".join(f"<td{kind}>{text}</td>" for kind, text in zip(*pair, strict=True))
         for pair in zip(kinds, cells, strict=True)
@@ -162,7 +104,7 @@ def latex_page(laid: Laid) -> str:
         below = notes if place == len(tables) else ""
         begin = f"\\begin{{table}}\n\\centering\n\\caption{{{latex(caption)}}}\n\\label{{{label}}}\n"
         pages.append(f"{begin}{table}{below}\\end{{table}}\n")
-    return "% packages: booktabs, siunitx\n" + "\n".join(pages)
+    return "% packages: booktabs\n" + "\n".join(pages)
 
 
 def html_page(laid: Laid) -> str:

@@ -1,30 +1,23 @@
-"""Table of scores: rows, columns, and one score per seed in each cell.
+"""Table of scores: rows, columns, and one value per seed in each cell.
 
 Imports no torch.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
 from phmrun.ledger.scores import TIMES
 from phmrun.ledger.wording import row_name
-from phmrun.metric import metric_of
 from phmrun.papers.published import Printed
 from phmrun.results.entries import Entry, require_seeds
 
-AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "mean": fmean,
-    "median": median,
-    "best": max,
-    "worst": min,
-}
 BUILTIN = "builtin"
 MISSING = "–"
 REDUCED = "‡"
@@ -36,7 +29,7 @@ class Heading:
 
     Attributes:
         name: Text of the heading.
-        scores: Names of the scores that it shows.
+        score: Name of the score that it shows.
         where: Values by key of the column's experiments.
         printed: A paper's cells by row; ``None`` if the column is of no paper.
         signature: The paper's settings as parts of our signatures; empty if not stated.
@@ -45,7 +38,7 @@ class Heading:
     """
 
     name: str
-    scores: tuple[str, ...]
+    score: str
     where: Mapping[str, str] = field(default_factory=dict)
     printed: Mapping[str, str] | None = None
     signature: str = ""
@@ -54,13 +47,16 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Values of one score of a cell, one per seed."""
+class Figure:
+    """Cell of a table: the seeds of one experiment, with their values of one score."""
 
+    score: str  # name of the score
+    entries: tuple[Entry, ...]  # its experiments, also those without a score
     values: tuple[float, ...]  # one per run that has the score
     signatures: tuple[str, ...]  # signatures of the score; several if runs differ
+    printed: str | None  # the paper's cell as printed
     published: float | None  # the paper's number; ``None`` if it prints none
-    lower_is_better: bool = False  # direction of the score
+    comparable: bool  # True if the paper's score has the same signature and settings
 
     @property
     def mean(self) -> float | None:
@@ -77,34 +73,12 @@ class Numbers:
         """Mean minus the published number; ``None`` if either is missing."""
         return None if self.mean is None or self.published is None else self.mean - self.published
 
-    def text(self, how: str) -> str:
-        """Return the score over seeds as text, with two decimals.
-
-        ``how`` "all": the values with spaces; "mean±std": "mean ± deviation", without the latter for a single value,
-        and "0.00" without values; else the "mean", "median", "best" or "worst" value, "–" without values.
-        """
-        if how == "all":
-            return " ".join(map(rounded, self.values))
-        if how == "mean±std":
-            spread = f" ± {rounded(self.deviation)}" if self.deviation is not None else ""
-            return f"{rounded(self.mean or 0.0)}{spread}"
-        opposite = {"best": "worst", "worst": "best"} if self.lower_is_better else {}
-        return rounded(AGGREGATES[opposite.get(how, how)](self.values)) if self.values else MISSING
-
-
-@dataclass(frozen=True)
-class Figure:
-    """Cell of a table."""
-
-    numbers: tuple[Numbers, ...]  # one per score of the column
-    entries: tuple[Entry, ...]  # its experiments, also those without a score
-    comparable: bool = False  # True if the paper's scores have the same signature and settings
-    printed: str | None = None  # the paper's cell as printed
-
     @property
-    def parameters(self) -> tuple[int, ...]:
-        """Distinct parameter counts of its runs' networks, ascending."""
-        return parameters_of(self.entries)
+    def text(self) -> str:
+        """Mean ± deviation with two decimals, the former alone for a single value; "–" without values."""
+        if self.mean is None:
+            return MISSING
+        return rounded(self.mean) + ("" if self.deviation is None else f" ± {rounded(self.deviation)}")
 
     @property
     def lengths(self) -> tuple[str, ...]:
@@ -117,14 +91,9 @@ class Figure:
         return {f"{entry.label('task')} {entry.label('data')}" for entry in self.entries}
 
     @property
-    def runs(self) -> int:
-        """Number of seeds that have every score; 0 without scores."""
-        return min((len(number.values) for number in self.numbers), default=0)
-
-    @property
     def has_ended(self) -> bool:
-        """True if a seed has every score, or has diverged."""
-        return self.runs > 0 or any(entry.diverged for entry in self.entries)
+        """True if a seed has the score, or has diverged."""
+        return bool(self.values) or any(entry.diverged for entry in self.entries)
 
 
 @dataclass(frozen=True)
@@ -136,7 +105,6 @@ class ResultTable:
     headings: tuple[Heading, ...]  # its columns
     rows: tuple[tuple[str, ...], ...]  # labels of each row, one per key
     figures: tuple[tuple[Figure, ...], ...]  # cells of each row, one per column
-    parameters: tuple[tuple[int, ...], ...]  # parameter counts of each row; several if they differ
     reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
 
     @property
@@ -148,6 +116,11 @@ class ResultTable:
         """Return the experiments of a row by its index, or of all rows; each once."""
         lines = self.figures if row is None else [self.figures[row]]
         return list({id(entry): entry for line in lines for figure in line for entry in figure.entries}.values())
+
+    def parameters(self, row: int) -> tuple[int, ...]:
+        """Return the distinct parameter counts of a row's networks, ascending."""
+        counts = {entry.run.about("parameters") for entry in self.entries(row) if entry.run}
+        return tuple(sorted(count for count in counts if isinstance(count, int)))
 
     def under(self, column: int) -> str:
         """Return ", NAME" with a column's name if there are several columns, else an empty text."""
@@ -191,9 +164,8 @@ def tabulate(
         departures = "; ".join(dict.fromkeys(entry.departs for entry in members if entry.departs))
         shown.append((*labels[:-1], f"{labels[-1]} ({departures})" if departures else labels[-1]))
         figures.append(tuple(_figure(heading, members, labels[0], reduced) for heading in headings))
-    parameters = tuple(map(parameters_of, groups.values()))
     short = reduced or ("on the built-in corpus" if rows is not None and _made_up(entries) else "")
-    return ResultTable(title, tuple(keys), tuple(headings), tuple(shown), tuple(figures), parameters, short)
+    return ResultTable(title, tuple(keys), tuple(headings), tuple(shown), tuple(figures), short)
 
 
 def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
@@ -216,7 +188,7 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
         for score in scores or ([entry.run.main_score] if entry.run and entry.run.main_score else [])
     )
     return [
-        Heading(" ".join([*filter(None, labels), score]), (score,), dict(zip(keys, labels, strict=True)))
+        Heading(" ".join([*filter(None, labels), score]), score, dict(zip(keys, labels, strict=True)))
         for labels, score in columns
     ]
 
@@ -230,24 +202,21 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
     Raises:
         PhmrunError: (exit 2) The experiments are not seeds of one.
     """
-    printed = (heading.printed or {}).get(row)
     chosen = tuple(e for e in entries if all(e.label(key) == value for key, value in heading.where.items()))
     require_seeds(chosen, heading.name)
     # Experiments that share a run count as one seed; each one without a run is a planned seed.
     chosen = tuple({entry.run.id if entry.run else id(entry): entry for entry in chosen}.values())
-    published: list[float | None] = [None] * len(heading.scores)
-    if len(parts := (printed or "").split("/")) == len(published):
-        with suppress(PhmrunError):
-            published = [float(Printed.parse(part).amount) for part in parts]
-    numbers = []
-    for score, number in zip(heading.scores, published, strict=True):
-        scored = [(entry.run, value) for entry in chosen if entry.run and (value := entry.run.score(score)) is not None]
-        signatures = dict.fromkeys(_signature(run, score) for run, _ in scored)
-        values = tuple(value * heading.factor for _, value in scored)
-        numbers.append(Numbers(values, tuple(signatures), number, metric_of(score).lower_is_better))
-    ours = [signature.split("|") for number in numbers for signature in number.signatures]
-    agree = bool(heading.signature) and all({*heading.signature.split("|")} <= {*signature} for signature in ours)
-    return Figure(tuple(numbers), chosen, agree and not reduced and not _made_up(chosen), printed)
+    score, printed, published = heading.score, (heading.printed or {}).get(row), None
+    with suppress(PhmrunError):
+        published = float(Printed.parse(printed or "").amount)
+    scored = [(entry.run, value) for entry in chosen if entry.run and (value := entry.run.score(score)) is not None]
+    values = tuple(value * heading.factor for _, value in scored)
+    signatures = tuple(dict.fromkeys(_signature(run, score) for run, _ in scored))
+    agree = bool(heading.signature) and all(
+        {*heading.signature.split("|")} <= {*signature.split("|")} for signature in signatures
+    )
+    comparable = agree and not reduced and not _made_up(chosen)
+    return Figure(score, chosen, values, signatures, printed, published, comparable)
 
 
 def _signature(run: Run, score: str) -> str:
@@ -259,12 +228,6 @@ def _signature(run: Run, score: str) -> str:
 def _made_up(entries: Iterable[Entry]) -> bool:
     """True if any experiment uses the built-in corpus."""
     return any(entry.label("data") == BUILTIN for entry in entries)
-
-
-def parameters_of(entries: Iterable[Entry]) -> tuple[int, ...]:
-    """Return the distinct known parameter counts of runs, ascending."""
-    counts = {entry.run.about("parameters") for entry in entries if entry.run}
-    return tuple(sorted(count for count in counts if isinstance(count, int)))
 
 
 def rounded(value: float) -> str:

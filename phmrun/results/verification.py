@@ -1,4 +1,4 @@
-"""Verification of a run's chain: data, config and id, weights, predictions, scores.
+"""Verification of a run's chain: data, config and id, files, scores.
 
 Each link is compared with its checksum in the run or its results file. Scores are recomputed from the counts of each
 test item, from the predictions or the results file.
@@ -45,36 +45,24 @@ Outcome = tuple[str, str]
 def verify_run(run: Run) -> Iterator[Link]:
     """Yield the links of a chain, up to the first broken one.
 
-    In this order: manifest, raw data, prepared data, config and id, weights, predictions, record, scores. Absent links
-    do not end it. A `PhmrunError` of a check becomes a broken link.
+    In this order: raw data, prepared data, config and id, files, scores. Absent links do not end it. A `PhmrunError` of
+    a check becomes a broken link.
     """
     checks: dict[str, Callable[[Run, Record | None], Outcome]] = {
-        "manifest": _manifest,
         "raw data": _raw_data,
         "prepared data": _prepared_data,
         "config and id": _config,
-        "weights": _weights,
-        "predictions": _predictions,
-        "record": _record,
+        "files": _files,
         "scores": _scores,
     }
-    record: Record | None = None
     for name, check in checks.items():
         try:
-            record = record or run.manifest.read()
-            link = Link(name, *check(run, record))
+            link = Link(name, *check(run, run.manifest.read()))
         except PhmrunError as error:
             link = Link(name, BROKEN, f"{error.where}: {error.what}" if error.where else error.what)
         yield link
         if link.state == BROKEN:
             return
-
-
-def _manifest(run: Run, record: Record | None) -> Outcome:
-    """Return the number of files on record; absent for a release without manifests."""
-    if record is None:
-        return ABSENT, "none: the run is of a release without manifests"
-    return INTACT, counted(len(record.files), "file")
 
 
 def _raw_data(run: Run, _: Record | None) -> Outcome:
@@ -136,51 +124,26 @@ def _config(run: Run, _: Record | None) -> Outcome:
     return INTACT, f"-{run.id.rpartition('-')[2]} is the checksum of {settings} and the data"
 
 
-def _weights(run: Run, record: Record | None) -> Outcome:
-    """Check and load every checkpoint.
+def _files(run: Run, record: Record | None) -> Outcome:
+    """Check all files on record, load every checkpoint, and read status and history; absent without a manifest.
 
-    The link is absent without one, or for a restored result. A checkpoint on record that is gone is named, but no
-    fault.
+    Checkpoints that are gone are no fault.
 
     Raises:
-        PhmrunError: (exit 3) A checkpoint is damaged.
+        PhmrunError: (exit 3) A file differs or is missing, or a checkpoint is damaged.
     """
-    if (run.path / WEIGHTS).is_file():
-        return ABSENT, "only checksums: a results file has no weights"
     from phmrun.engine.checkpoints import load_checkpoint
 
-    files = sorted(run.checkpoints.glob("*.ckpt"))
-    for path in files:
+    if record is None:
+        return ABSENT, "none on record: the run is of a release without manifests"
+    run.manifest.check_all(without=("checkpoints",))
+    weights = [] if (run.path / WEIGHTS).is_file() else sorted(run.checkpoints.glob("*.ckpt"))
+    for path in weights:
         run.manifest.check(path)
         load_checkpoint(path)
-    if not files:
-        return ABSENT, "no checkpoint is here"
-    names = [name for name in (record.files if record else ()) if name.startswith("checkpoints/")]
-    gone = [f"; not here: {name}" for name in names if not (run.path / name).is_file()]
-    return INTACT, "".join([counted(len(files), "checkpoint"), *gone[:1]])
-
-
-def _predictions(run: Run, record: Record | None) -> Outcome:
-    """Check the recorded files of predictions and vocabulary; absent if there are no predictions.
-
-    Raises:
-        PhmrunError: (exit 3) A file differs or is missing.
-    """
-    for name in record.files if record else ():
-        if name.startswith(("predictions/", "vocabulary/")):
-            run.manifest.check(run.path / name)
-    files = [path for path in run.predictions.rglob("*") if path.is_file()]
-    return (INTACT, counted(len(files), "file")) if files else (ABSENT, "no predictions are here")
-
-
-def _record(run: Run, _: Record | None) -> Outcome:
-    """Check all other files on record, and read status and history.
-
-    Raises:
-        PhmrunError: (exit 3) A file differs or is missing.
-    """
-    run.manifest.check_all(without=("checkpoints", "predictions", "vocabulary"))
-    return INTACT, f"{run.status.state}, {counted(len(run.history.read()), 'row')} of history"
+    history = counted(len(run.history.read()), "row")
+    here = f"{counted(len(record.files), 'file')}, {counted(len(weights), 'checkpoint')} among them"
+    return INTACT, f"{here}; {run.status.state}, {history} of history"
 
 
 def _scores(run: Run, record: Record | None) -> Outcome:

@@ -1,14 +1,9 @@
 """Variance of a difference over test items, in closed form or resampled.
 
-Both systems answer the same items, so items are paired; seeds are not. With runs averaged over seeds, the items add
+Both systems answer the same items, so items are paired. The runs at hand are fixed, each side averaged over its seeds.
+A mean over items has its variance in closed form; another measure (BLEU, F1) is resampled.
 
-    var(items) - min(var(seeds × items), var(seeds) / n, var(items))
-
-to the variance of the difference over seeds. The interaction of seed and item is in the spread over seeds already, so
-it is subtracted once, at most to zero. For the runs at hand, seeds fixed, the variance is ``var(items)``. A mean over
-items has its variance in closed form; another measure (BLEU, F1) is resampled.
-
-Sources: Sellam et al. 2022, "The MultiBERTs", section 4; Koehn 2004.
+Source: Koehn 2004.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,13 +28,11 @@ class ItemVariance:
 
     Attributes:
         of_items: Variance for the runs at hand, each side averaged over its seeds.
-        in_both: Part of it from the interaction of seed and item.
         items: Number of items.
         scores: Score of each seed on all items, of the system and of the reference.
     """
 
     of_items: float
-    in_both: float
     items: int
     scores: tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -47,13 +40,6 @@ class ItemVariance:
     def freedom(self) -> float:
         """Degrees of freedom of the items: their number minus 1, at least 1."""
         return float(max(self.items - 1, 1))
-
-    def beside_seeds(self, of_seeds: float) -> float:
-        """Return the variance that items add to ``of_seeds``, the variance over seeds.
-
-        The result is at least 0.
-        """
-        return self.of_items - min(self.in_both, of_seeds, self.of_items)
 
 
 def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> ItemVariance:
@@ -71,14 +57,9 @@ def variance_of_means(system: Sequence[Array], reference: Sequence[Array]) -> It
     sides = [np.stack(side) for side in (system, reference)]
     count = _same_items([run for side in sides for run in side])
     together = [side.mean(axis=0) for side in sides]
-    in_both = 0.0
-    for side, mean in zip(sides, together, strict=True):
-        if len(side) > 1:
-            surplus = float(side.var(axis=1, ddof=1).mean() - mean.var(ddof=1)) / count
-            in_both += max(surplus, 0.0) / (len(side) - 1)
     of_items = float((together[0] - together[1]).var(ddof=1)) / count if count > 1 else 0.0
     first, second = (tuple(side.mean(axis=1).tolist()) for side in sides)
-    return ItemVariance(of_items, in_both, count, (first, second))
+    return ItemVariance(of_items, count, (first, second))
 
 
 @dataclass(frozen=True)
@@ -160,13 +141,8 @@ def variance_of_resamples(system: Sequence[Resampled], reference: Sequence[Resam
     """Return the variance over items of a difference, from the runs of both sides on the same resamples."""
     sides = [np.stack([run.drawn for run in side], axis=1) for side in (system, reference)]
     of_items = float((sides[0].mean(axis=1) - sides[1].mean(axis=1)).var(ddof=1))
-    in_both = 0.0
-    for scores in sides:
-        if scores.shape[1] > 1:
-            surplus = float(scores.var(axis=0, ddof=1).mean() - scores.mean(axis=1).var(ddof=1))
-            in_both += max(surplus, 0.0) / (scores.shape[1] - 1)
     first, second = (tuple(run.score for run in side) for side in (system, reference))
-    return ItemVariance(of_items, in_both, system[0].items, (first, second))
+    return ItemVariance(of_items, system[0].items, (first, second))
 
 
 def _same_items(runs: Iterable[NDArray[Any]]) -> int:

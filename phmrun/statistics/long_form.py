@@ -1,4 +1,4 @@
-"""Scores as a data frame in long form: one row per system, seed, metric, and optionally item and trial.
+"""Scores as a data frame in long form: one row per system, seed, metric, and optionally item.
 
 Reads CSV and TSV, long or wide, JSON lines, and the files of lm-evaluation-harness: samples (``--log_samples``) and
 results. Errors in the data name file and line.
@@ -18,7 +18,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError, unknown
 
 COLUMNS = ("system", "metric", "value")
-OPTIONAL = ("seed", "item", "trial")
+OPTIONAL = ("seed", "item")
 SYSTEMS = ("system", "model", "layer", "run")  # headings of the systems; the first that a table has
 _SEED = re.compile(r"(?:seed|run|s)?[ _-]*(\d+)", re.IGNORECASE)
 """Heading of a seed's scores: 1, seed 1, run_1."""
@@ -62,12 +62,12 @@ def read_rows(files: Sequence[str], metric: str = "") -> DataFrame:
 
 
 def long_form(table: Any, metric: str = "") -> DataFrame:
-    """Return a data frame or mappings with the columns system, seed, metric, value, item, trial and where.
+    """Return a data frame or mappings with the columns system, seed, metric, value, item and where.
 
     Tables of other forms are converted. The heading of systems may be model, layer or run; beside one of these, run is
     the seed. Values may be under score; beside values, score is the metric. A dataset's (or task's) name stands before
     its metric, with a slash. Without values, there is a column for each metric, seed or system.
-    ``where`` has file and line, or the number of the row. A missing seed, item or trial is an empty text. A value is
+    ``where`` has file and line, or the number of the row. A missing seed or item is an empty text. A value is
     not finite for a diverged run. Other columns are left out.
 
     Raises:
@@ -237,7 +237,7 @@ def _json(text: str, where: str) -> dict[str, Any]:
 
 
 def _samples(records: Sequence[Mapping[str, Any]], path: Path, system: str) -> list[dict[str, Any]]:
-    """Return the scores of a harness file of samples, without seeds and trials.
+    """Return the scores of a harness file of samples, without seeds.
 
     A metric is called TASK/METRIC, or "TASK/METRIC,FILTER" if the file has several filters. An item is
     "doc_id:doc_hash". Values that are no numbers are left out.

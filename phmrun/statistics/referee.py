@@ -4,8 +4,7 @@
     decision.judgements["phm"].verdict
 
 With items, the score of a seed is the mean over its items. Rows without seeds are fixed models, whose verdict is over
-test items. With trials, each seed keeps the one with the best validation metric, so that seeds are independent samples
-of the whole procedure, search included.
+test items.
 """
 
 import math
@@ -24,6 +23,10 @@ from phmrun.statistics.long_form import bad, choose_metric, long_form
 from phmrun.statistics.verdict import Judgement, Population, Question, Verdict, beats_floors, judge
 from phmrun.statistics.welch import LEVEL
 
+ESTIMANDS = {
+    Population.SEEDS: "difference of the mean scores over training seeds; the test set is fixed; at these settings",
+    Population.ITEMS: "difference of the scores of these very models, over test items like these",
+}
 ROUNDING = 1e-6  # of values at their bounds
 LEAST_POINTS = 0.1
 """Margin from which on it is taken for percentage points, if all scores are between 0 and 1."""
@@ -102,26 +105,14 @@ class Decision:
     def _of(self, name: str) -> dict[str, Any]:
         """Return the numbers of one system for JSON.
 
-        Keys: verdict, better, difference, interval (low, high), p, detectable, interval_over_items, more_seeds,
-        collapsed, p_collapsed, trained, reason, mean, std, seeds, costs. Missing ones are ``None``. ``more_seeds`` is
-        the number of further seeds likely to decide, at least 1.
+        Keys: those of :meth:`~phmrun.statistics.verdict.Judgement.as_dict`, more_seeds, mean, std, seeds, costs.
+        ``more_seeds`` is the number of further seeds likely to decide, at least 1, or ``None``.
         """
         judgement, numbers = self.judgements[name], self.systems[name].numbers
         needed, count = judgement.needed, min(numbers["seeds"], len(self.reference.scores))
-        shown = judgement.difference
         return {
-            "verdict": str(judgement.verdict),
-            "better": judgement.better,
-            "difference": shown.value if shown else None,
-            "interval": [shown.low, shown.high] if shown else None,
-            "p": shown.p if shown else None,
-            "detectable": shown.detectable if shown else None,
-            "interval_over_items": list(judgement.over_items) if judgement.over_items else None,
+            **judgement.as_dict(),
             "more_seeds": max(needed - count, 1) if needed is not None else None,
-            "collapsed": list(judgement.collapsed),
-            "p_collapsed": judgement.p_collapsed,
-            "trained": judgement.trained,
-            "reason": judgement.reason or None,
             **numbers,
             "costs": self._costs(name),
         }
@@ -140,7 +131,6 @@ def decide(
     margin: float | None = None,
     lower_is_better: bool | None = None,
     over: str | None = None,
-    choose_by: str | None = None,
     costs: Sequence[str] = (),
     family: int = 0,
 ) -> Decision:
@@ -149,17 +139,16 @@ def decide(
     The trivial system, unless it is the reference, is only a floor and gets no judgement.
 
     Args:
-        rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and optionally ``seed``, ``item``,
-            ``trial``.
+        rows: A pandas data frame or mappings with ``system``, ``metric``, ``value`` and optionally ``seed`` and
+            ``item``.
         reference: System that all others are compared with.
         metric: The metric that decides.
         trivial: A trivial system that a trained one must beat, such as the majority class.
         margin: Largest difference that counts as none, in units of the metric; not given or 0: test for differences
             only.
-        lower_is_better: Direction of the metric, and of a ``choose_by`` whose name says no other. None: that of the
-            registered metric; of others, higher is better unless the name speaks against it.
-        over: "seeds", "items" or "both"; by default seeds, or items if the rows have items but no seeds.
-        choose_by: Validation metric by which each seed chooses among its trials.
+        lower_is_better: Direction of the metric. None: that of the registered metric; of others, higher is better
+            unless the name speaks against it.
+        over: "seeds" or "items"; by default seeds, or items if the rows have items but no seeds.
         costs: Metrics to show beside the verdicts, such as parameters or seconds; they decide nothing.
         family: Comparisons that share the level, if more than the systems beside the reference.
 
@@ -182,26 +171,24 @@ def decide(
         what = f"it is not known whether lower or higher values of {name!r} are better"
         hint = f"`phmrun decide FILE --metric {name} {options[0]}`; in Python, lower_is_better=True."
         raise PhmrunError(what, where="--metric", valid=options, hint=hint)
-    chosen, trials = _chosen(table, scored, choose_by, lower, lower_is_better)
-    _require_units(chosen, margin, lower_is_better=lower)
-    systems = {str(key): _system(part) for key, part in chosen.groupby("system", sort=False)}
+    _require_units(scored, margin, lower_is_better=lower)
+    systems = {str(key): _system(part) for key, part in scored.groupby("system", sort=False)}
     for wanted, option in ((reference, "--reference"), (trivial, "--trivial")):
         if wanted is not None and wanted not in systems:
             raise unknown("system", wanted, list(systems), where=option)
-    seedless = not chosen["seed"].any()
+    seedless = not scored["seed"].any()
     items_known = all(system.items for system in systems.values() if system.name != trivial)
     population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS
     question = Question(margin or None, lower, population)
     dense, floor = systems.pop(reference), systems.pop(trivial, None) if trivial is not None else None
     if not systems:
         with_metric = f" with {name}" if (table["system"] != reference).any() else ""
-        raise bad(f"there is no system beside {reference}{with_metric}", chosen["where"].iloc[0])
+        raise bad(f"there is no system beside {reference}{with_metric}", scored["where"].iloc[0])
     floors = [floor.scores] if floor else []
     variances = {key: shared for key, system in systems.items() if (shared := _shared_items(system, dense))}
     scores = {key: system.scores for key, system in systems.items()}
     judged = judge(scores, dense.scores, question, floors=floors, items=variances, rows=family)
     trained = beats_floors(dense.scores, floors, lower_is_better=lower)
-    most = max(trials.get(key, 0) for key in (reference, *systems))
     means = {key: choose_metric(table, key, "--cost").groupby("system")["value"].agg(fmean) for key in costs}
     return Decision(
         name,
@@ -211,7 +198,7 @@ def decide(
         floor,
         trained,
         judged,
-        _estimand(question, most, choose_by),
+        ESTIMANDS[question.over],
         {key: {str(system): float(mean) for system, mean in values.items()} for key, values in means.items()},
     )
 
@@ -245,65 +232,6 @@ def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms:
         decisions.append(decide(left, reference=name, **terms))
         terms["over"] = decisions[0].question.over  # of all systems, also where later ones alone have another default
     return decisions
-
-
-def _chosen(
-    table: DataFrame, scored: DataFrame, choose_by: str | None, lower: bool, stated: bool | None
-) -> tuple[DataFrame, dict[str, int]]:
-    """Return the scores of each seed's best trial, and the most trials of a seed by system.
-
-    The best trial has the best mean of ``choose_by``, the first of equal ones; trials that are not finite come last. A
-    seed with a single trial, such as that of a trivial system, needs no validation.
-
-    Raises:
-        PhmrunError: (exit 3) A seed has several trials without ``choose_by``, or one of several has no validation
-            score. (exit 2) A metric is unknown.
-    """
-    seed = ["system", "seed"]
-    counts = scored.groupby(seed, sort=False)["trial"].nunique()
-    trials = counts.groupby("system").max().to_dict()
-    if counts.max() == 1:
-        return scored, trials
-    several = scored[scored.groupby(seed)["trial"].transform("nunique") > 1]
-    if choose_by is None:
-        first = several[several.groupby(seed)["trial"].transform("first") != several["trial"]].iloc[0]
-        hint = "--choose-by METRIC names the validation metric by which each seed keeps one."
-        raise bad(f"the seed {first['seed']} of {first['system']} has several trials", first["where"], hint=hint)
-    validated = choose_metric(table, choose_by, "--choose-by")
-    names = str(validated["metric"].iloc[0]), str(scored["metric"].iloc[0])
-    sign = -1.0 if _choice_direction(*names, lower, stated) else 1.0
-    means = sign * validated.groupby([*seed, "trial"])["value"].agg(fmean)
-    of_trial = several.drop_duplicates([*seed, "trial"]).set_index([*seed, "trial"], drop=False)
-    missing = of_trial[~of_trial.index.isin(means.index)]
-    if not missing.empty:
-        raise bad(f"the trial {missing['trial'].iloc[0]} has no {choose_by}", missing["where"].iloc[0])
-    ranks = means.reindex(of_trial.index).where(np.isfinite, -math.inf).to_numpy()
-    best = of_trial.assign(rank=ranks).reset_index(drop=True)
-    lost = best.loc[best.groupby(seed)["rank"].idxmax(), [*seed, "trial"]]
-    kept = scored.merge(lost.rename(columns={"trial": "best"}), on=seed, how="left")
-    return kept[kept["best"].isna() | (kept["best"] == kept["trial"])], trials
-
-
-def _choice_direction(name: str, metric: str, lower: bool, stated: bool | None) -> bool:
-    """Return True if lower values of a validation metric are better; ``lower`` is the direction of ``metric``.
-
-    A registered metric has its own direction. One of the judged metric's name, behind a slash, has that metric's. So
-    has any other if a direction is stated, and both names say the same of it.
-
-    Raises:
-        PhmrunError: (exit 2) The direction is not known.
-    """
-    if registered := known_metric(name):
-        return registered.lower_is_better
-    if name.rpartition("/")[2] == metric.rpartition("/")[2]:
-        return lower
-    direction = find_direction(name)
-    if stated is not None and direction == find_direction(metric):
-        return stated
-    if direction is None or lower:
-        what = f"it is not known whether lower or higher values of {name!r} are better"
-        raise PhmrunError(what, where="--choose-by", hint="Write a known name into the file, such as loss or accuracy.")
-    return direction
 
 
 def _require_units(rows: DataFrame, margin: float | None, *, lower_is_better: bool) -> None:
@@ -373,22 +301,6 @@ def _shared_items(system: System, reference: System) -> ItemVariance | None:
             raise PhmrunError(what, code=ExitCode.DATA)
     sides = [[np.array([run[key] for key in keys]) for run in side.items] for side in (system, reference)]
     return variance_of_means(sides[0], sides[1])
-
-
-def _estimand(question: Question, trials: int, choose_by: str | None) -> str:
-    """Return the estimated quantity in words.
-
-    It names the population of the question, and the choice among trials if there are several.
-    """
-    if question.over is Population.ITEMS:
-        return "difference of the scores of these very models, over test items like these"
-    over = "training seeds; the test set is fixed"
-    if question.over is Population.BOTH:
-        over = "training seeds and test items"
-    settings = "at these settings"
-    if trials > 1:
-        settings = f"after choosing among {trials} trials by {choose_by} within each seed"
-    return f"difference of the mean scores over {over}; {settings}"
 
 
 def meets(judgement: Judgement, requirement: str) -> bool:

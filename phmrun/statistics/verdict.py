@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, variance
+from typing import Any
 
 from scipy.special import stdtr
 
@@ -57,7 +58,6 @@ class Population(StrEnum):
 
     SEEDS = "seeds"  # training again with other seeds; the test set is fixed
     ITEMS = "items"  # other test items; the trained models are fixed
-    BOTH = "both"
 
 
 @dataclass(frozen=True)
@@ -102,6 +102,27 @@ class Judgement:
     trained: bool | None = None
     needed: int | None = None
     over_items: tuple[float, float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the judgement for JSON.
+
+        Keys: verdict, better, difference, interval (low, high), p, detectable, interval_over_items, reason, collapsed,
+        p_collapsed, trained. Missing ones are ``None``.
+        """
+        shown = self.difference
+        return {
+            "verdict": str(self.verdict),
+            "better": self.better,
+            "difference": shown.value if shown else None,
+            "interval": [shown.low, shown.high] if shown else None,
+            "p": shown.p if shown else None,
+            "detectable": shown.detectable if shown else None,
+            "interval_over_items": list(self.over_items) if self.over_items else None,
+            "reason": self.reason or None,
+            "collapsed": list(self.collapsed),
+            "p_collapsed": self.p_collapsed,
+            "trained": self.trained,
+        }
 
 
 def judge(
@@ -195,7 +216,7 @@ def _judge_one(
             lost_all = counts[0] == len(scores) or counts[1] == len(reference)
             verdict = Verdict.UNTRAINED if lost_all or untrained else Verdict.UNDECIDED
             return replace(judgement, verdict=verdict, reason=reason, collapsed=counts, p_collapsed=p)
-        shown, reason = _over_seeds(scores, reference, question, rows, items)
+        shown, reason = _over_seeds(scores, reference, rows)
     verdict, why = _verdict(shown, question, (trained, passed))
     if reason and verdict is not Verdict.UNTRAINED:
         verdict, why = Verdict.UNDECIDED, reason
@@ -211,24 +232,12 @@ def _judge_one(
     return replace(judgement, difference=shown, better=gain > 0, needed=needed)
 
 
-def _over_seeds(
-    scores: Sequence[float], reference: Sequence[float], question: Question, rows: int, items: ItemVariance | None
-) -> tuple[Difference | None, str]:
-    """Return the difference over seeds, and the reason if there is none or it has no spread; else an empty text.
-
-    If the population is both, items are included.
-    """
-    if min(len(scores), len(reference)) < 2:
+def _over_seeds(scores: Sequence[float], reference: Sequence[float], rows: int) -> tuple[Difference | None, str]:
+    """Return the difference over seeds, and the reason if there is none or it has no spread; else an empty text."""
+    shown = difference(scores, reference, rows)
+    if shown is None:
         return None, "a single seed has no spread over training"
-    added = None
-    if question.over is Population.BOTH:
-        if items is None:
-            return None, "the items of both are not known"
-        of_seeds = variance(scores) / len(scores) + variance(reference) / len(reference)
-        added = (items.beside_seeds(of_seeds), items.freedom)
-    shown = difference(scores, reference, rows, added)
-    spread = shown is None or shown.error
-    return shown, "" if spread else "all seeds of both have the same score: no spread to judge by"
+    return shown, "" if shown.error else "all seeds of both have the same score: no spread to judge by"
 
 
 def _over_items(items: ItemVariance, rows: int) -> Difference:

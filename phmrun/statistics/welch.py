@@ -18,11 +18,9 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, variance
+from statistics import fmean, stdev, variance
 
-from scipy.special import stdtr
-
-from phmrun.statistics.student import t_quantile
+from scipy.special import stdtr, stdtrit
 
 LEVEL = 0.05
 POWER = 0.8
@@ -56,6 +54,24 @@ class Difference:
     seeds: tuple[int, int]
 
 
+def t_quantile(share: float, freedom: float) -> float:
+    """Return the quantile of a share of the t distribution; degrees of freedom may be infinite."""
+    return float(stdtrit(freedom, share))
+
+
+def interval_of_mean(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of the mean over seeds, low end first.
+
+    It is mean ± t · s / √n, by Student's t distribution (Student 1908). The result is ``None`` for fewer than two
+    values.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    half = t_quantile(0.975, count - 1) * stdev(values) * math.sqrt(1 / count)
+    return fmean(values) - half, fmean(values) + half
+
+
 def row_level(rows: int) -> float:
     """Return the level of each of several rows that share 5 % (Šidák)."""
     return 1 - (1 - LEVEL) ** (1 / rows)
@@ -85,7 +101,6 @@ def difference(
     system: Sequence[float],
     reference: Sequence[float],
     rows: int = 1,
-    items: tuple[float, float] | None = None,
 ) -> Difference | None:
     """Return the mean of a system minus that of a reference, with its interval over their seeds.
 
@@ -93,7 +108,6 @@ def difference(
         system: Scores of the system.
         reference: Scores of the reference.
         rows: Number of rows that share the level.
-        items: Variance that test items add, with its degrees of freedom, if the population includes them.
 
     Returns:
         The difference; ``None`` if a side has fewer than two seeds.
@@ -102,7 +116,7 @@ def difference(
     if min(map(len, sides)) < 2:
         return None
     parts = [(variance(side) / len(side), len(side) - 1.0) for side in sides]
-    error, freedom = error_and_freedom([*parts, *([items] if items else [])], min(count for _, count in parts))
+    error, freedom = error_and_freedom(parts, min(count for _, count in parts))
     return studentised(fmean(system) - fmean(reference), error, freedom, (len(system), len(reference)), rows)
 
 

@@ -61,14 +61,14 @@ class View:
         return [replace(self, results=part, table=part.pivot(asked.rows, asked.columns)) for part in parts]
 
     def require_runs(self, runs_dir: Path) -> None:
-        """Check that at least one cell has a run with all scores of its column.
+        """Check that at least one cell has a run with its score.
 
         It is called after all that exists was shown. ``runs_dir`` is for the message.
 
         Raises:
             PhmrunError: (exit 3) No cell has one.
         """
-        if not any(figure.runs for line in self.table.figures for figure in line):
+        if not any(figure.values for line in self.table.figures for figure in line):
             raise PhmrunError(
                 f"none of its cells has a finished run in {runs_dir}",
                 where=self.table.title or None,
@@ -149,9 +149,8 @@ def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[
         if not column.score or (only and name not in only):
             continue
         cells = {row.name: row.published[name] for row in table.rows if name in row.published}
-        scores = (column.score,) if isinstance(column.score, str) else tuple(column.score)
         where = {"column": groups[name]} if name in groups else {}
-        headings.append(Heading(name, scores, where, cells, column.signature, column.metric or "", column.factor))
+        headings.append(Heading(name, column.score, where, cells, column.signature, column.metric or "", column.factor))
     return headings
 
 

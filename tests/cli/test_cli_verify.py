@@ -50,27 +50,23 @@ def test_a_whole_run(phmrun, copied):
     result = phmrun("verify", str(copied.path), "--json")
     assert (result.code, result.err) == (0, "")
     actual = links(result)
-    assert list(actual) == [
-        *("manifest", "raw data", "prepared data", "config and id", "weights", "predictions", "record", "scores")
-    ]
+    assert list(actual) == ["raw data", "prepared data", "config and id", "files", "scores"]
     assert {link["state"] for link in actual.values()} == {"intact"}
     assert actual["scores"]["detail"].startswith("1 of 1 score recomputed")
     text = phmrun("verify", copied.id, "--runs-dir", str(copied.path.parent)).out
-    assert text.count("✓") == 8
+    assert text.count("✓") == 5
 
 
 @pytest.mark.parametrize(
     ("file", "link"),
     [
-        (MANIFEST, "manifest"),
+        (MANIFEST, "raw data"),
         ("data.json", "raw data"),
         ("config.yaml", "config and id"),
-        ("checkpoints/last.ckpt", "weights"),
-        ("predictions/test.tsv", "predictions"),
-        ("vocabulary/labels.json", "predictions"),
-        ("history.jsonl", "record"),
-        ("metrics.json", "record"),
-        ("status.json", "record"),
+        ("checkpoints/last.ckpt", "files"),
+        ("predictions/test.tsv", "files"),
+        ("history.jsonl", "files"),
+        ("metrics.json", "files"),
     ],
 )
 def test_the_first_broken_link_is_named(phmrun, copied, file, link):
@@ -102,7 +98,7 @@ def test_changed_raw_data_and_damaged_prepared_data(phmrun, copied, trained):
 
 def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     runs = str(copied.path.parent)
-    assert phmrun("verify", runs).out.count("✓") == 8
+    assert phmrun("verify", runs).out.count("✓") == 5
     assert phmrun("results", "add", copied.id, "--runs-dir", runs, "--to", str(tmp_path / "results" / "mine")).code == 0
     result = phmrun("verify", str(tmp_path / "results"), "--json")
     assert (result.code, result.err) == (0, "")

@@ -53,7 +53,7 @@ def test_selection_by_labels_settings_and_state(runs_dir):
 
 def test_pivot_holds_the_seeds_of_an_experiment_in_a_cell(runs_dir):
     table = Results.load(runs_dir).select(state="done").pivot(scores=["test/accuracy"])
-    means = {labels[0]: line[0].numbers[0].mean for labels, line in zip(table.rows, table.figures, strict=True)}
+    means = {labels[0]: line[0].mean for labels, line in zip(table.rows, table.figures, strict=True)}
     named = {"dense": "dense", "phm n=2": "{structure: phm, n: 2}", "circulant": "circulant"}
     assert means == {label: pytest.approx(fmean(SCORES[layer])) for label, layer in named.items()}
 
@@ -78,7 +78,7 @@ def test_renderers_show_the_same_table(runs_dir):
     assert float(rows[2]["interval_low"]) == cells[2]["interval"][0]
     assert float(rows[2]["p"]) == cells[2]["p"]
     assert "| phm n=2 |  | 80.50 ± 0.50* | 3 |" in results.render().replace("| – |", "|  |")
-    assert "phm n=2 & -- & 80.50 \\pm 0.50 {$*$} & 3" in results.render("latex")
+    assert "phm n=2 & -- & 80.50 $\\pm$ 0.50$*$ & 3" in results.render("latex")
     assert "<td>phm n=2</td>" in results._repr_html_()
     with pytest.raises(PhmrunError, match="Did you mean 'latex'"):
         results.render("latx")

@@ -37,7 +37,7 @@ def table(tmp_path):
                     run.update_metrics(score, {"value": value, "signature": "x"})
                 run.set_state(State.DONE)
                 entries.append(Entry({"layer": name, "seed": seed}, config, recorded_run(run.path)))
-        return tabulate(entries, ["layer"], [Heading(score, (score,)) for score in scores])
+        return tabulate(entries, ["layer"], [Heading(score, score) for score in scores])
 
     return make
 
@@ -89,7 +89,7 @@ def test_only_rows_of_the_same_data_and_length_are_paired(table):
 def test_pairs_stand_in_place_of_verdicts_beside_dense(table):
     created = table(ROWS)
     pairs = all_pairs(created, margin=2.0)
-    page = lay_out(created, "mean±std", {}, paper=False, pairs=pairs)
+    page = lay_out(created, {}, pairs=pairs)
     assert page.verdict_columns == ["row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict"]
     by_pair = {tuple(line[:2]): line for line in page.verdict_rows}
     assert by_pair["monarch", "dense"][2] == "-10.00"

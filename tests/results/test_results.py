@@ -56,8 +56,8 @@ def paper():
     return make
 
 
-def laid(table, how="mean±std", differences=None, paper=False):
-    return lay_out(table, how, differences or {}, paper=paper)
+def laid(table, paper=False):
+    return lay_out(table, {}, paper=paper)
 
 
 def rows(table):
@@ -86,14 +86,6 @@ def test_seeds_are_put_together(entry):
     ]
     assert actual.notes[0].startswith("±: the deviation over seeds")
     assert actual.notes[1:] == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
-    cells = {how: [row[2] for row in laid(table, how).rows[:2]] for how in ("mean", "median", "best", "worst", "all")}
-    assert cells == {
-        "mean": ["31.00", "29.50"],
-        "median": ["31.00", "29.50"],
-        "best": ["32.00", "29.50"],
-        "worst": ["30.00", "29.50"],
-        "all": ["30.00 32.00", "29.50"],
-    }
 
 
 def test_the_papers_numbers_beside_ours(entry, paper):
@@ -150,15 +142,15 @@ def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
         for config, row in ((DENSE, "dense"), (PHM, "phm"))
         for place, value in enumerate(values[row])
     ]
-    table = tabulate(entries, ["layer"], [Heading("perplexity", ("test/perplexity",))])
+    table = tabulate(entries, ["layer"], [Heading("perplexity", "test/perplexity")])
     compared = differences(table)
-    page = lay_out(table, "mean±std", compared, paper=False)
+    page = lay_out(table, compared)
     verdict = dict(zip(page.verdict_columns, page.verdict_rows[0], strict=True))
     assert verdict["outlying: row, dense; p"] == "2 of 4, 0 of 4; 0.43"  # Fisher: 2 · C(4, 2) / C(8, 2)
     assert verdict["verdict"] == "undecided"
-    scores = [*table.headings, Heading("unigram", ("test/perplexity-of-unigram",))]
+    scores = [*table.headings, Heading("unigram", "test/perplexity-of-unigram")]
     for shown in (table, tabulate(entries, ["layer"], scores)):  # a run is one seed, however many scores it has
-        assert "phm n=4: 2 of 4 seeds diverged" in lay_out(shown, "mean±std", {}, paper=False).notes
+        assert "phm n=4: 2 of 4 seeds diverged" in lay_out(shown, {}).notes
     assert page.rows[1][2].startswith("517.00")  # they still count in the mean
     (cell,) = [cell for cell in plain_rows(table, compared) if cell["layer"] != "dense"]
     assert (cell["collapsed"], cell["compared_seeds"]) == ([2, 0], [4, 4])

@@ -129,7 +129,6 @@ def test_variance_over_items_is_the_same_in_closed_form_and_resampled():
     counts = [[np.stack([run, np.ones(400)], axis=1) for run in side] for side in sides]
     drawn = resampled_variance(*counts, lambda sums: sums[:, 0] / sums[:, 1], draws=2000)
     assert drawn.of_items == pytest.approx(closed.of_items, rel=0.1)
-    assert drawn.in_both == pytest.approx(closed.in_both, rel=0.25)
     assert drawn.scores[0] == pytest.approx(closed.scores[0])
 
 

@@ -34,7 +34,7 @@ def filled(planned, tmp_path):
 
 
 def rows(table, **options):
-    laid = lay_out(table, "mean±std", {}, paper=options.get("paper", False))
+    laid = lay_out(table, {}, paper=options.get("paper", False))
     return [laid.columns, *laid.rows]
 
 
@@ -95,7 +95,7 @@ def test_diverged_seeds_count_after_a_restore_as_before(planned, tmp_path):
 
     def verdicts(runs_dir):
         table = results_of(created, survey(created, runs_dir)).pivot()
-        laid = lay_out(table, "mean", differences(table, 0), paper=False)
+        laid = lay_out(table, differences(table, 0))
         assert [row[0] for row in laid.verdict_rows] == ["phm", "rank"]
         return [(str(c.verdict), c.judgement.collapsed) for c in differences(table, 0).values()]
 
