@@ -82,7 +82,7 @@ def main() -> None:
     options.add_argument("--config", nargs="+", default=["configs/nmt/demo.yaml"], help="configurations of the runs")
     options.add_argument("--steps", type=int, default=300, help="optimizer steps of each run")
     options.add_argument("--bytes", action="store_true", help="only bytes and differences: no decoding")
-    options.add_argument("--formats", nargs="+", default=(), help="labels, such as 'onnx factored int8'; default: all")
+    options.add_argument("--formats", nargs="+", default=(), help="labels, such as 'safetensors int8'; default: all")
     options.add_argument("--split", default="test", help="split to decode and score")
     options.add_argument("--runs-dir", type=Path, default=Path("runs"), help="directory of the runs")
     options.add_argument("--runs", nargs="+", type=Path, help="directories of trained runs, in place of training")

@@ -8,14 +8,11 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.decoding import Checkpoint
 from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run
-from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.exchange.formats import Exported
-
-PRECISIONS = ("int8", "bfloat16")  # roundings of safetensors and onnx
 
 
 def export(
@@ -33,16 +30,16 @@ def export(
 ) -> None:
     """Export a trained model to another format, and check that its outputs are the same.
 
-    Without rounding of the weights, a difference above 0.0001 is an error, as is ctranslate2 with --factored. Files,
-    sizes and differences are printed, as a table or JSON. The outputs of ctranslate2 are checked by --compare only.
+    Without rounding of the weights, a difference above 0.0001 is an error. Files, sizes and differences are printed, as
+    a table or JSON. The outputs of ctranslate2 are checked by --compare only.
 
     Args:
         kind: Format: safetensors (weights), onnx (programs), ctranslate2; of a network of transformers also
             transformers (a folder with dense matrices) and peft (updates of frozen matrices).
         out: Output file or directory (default: in exports/ of the run directory).
-        factored: Keep the factors of structures, in a file of 1/n of the size; default: dense matrices.
-        quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, onnx, ctranslate2); int8_float32,
-            float16 (ctranslate2).
+        factored: Keep the factors of structures, in a safetensors file of 1/n of the size; default: dense matrices.
+        quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, ctranslate2); int8_float32, float16
+            (ctranslate2).
         split: Split that --compare scores.
         compare: Write all installed formats, and measure bytes, memory, time per sentence and score of each.
 
@@ -53,12 +50,6 @@ def export(
         phmrun export latest --format ctranslate2 --quantization int8
     """
     load_plugins(plugin)
-    if kind != "ctranslate2" and quantization not in (*PRECISIONS, "none"):
-        what = f"the format {kind!r} has no quantization {quantization!r}"
-        raise PhmrunError(what, where="--quantization", valid=("none", *PRECISIONS))
-    if kind == "ctranslate2" and factored:
-        hint = "Use --format safetensors or onnx with --factored, or ctranslate2 without it."
-        raise PhmrunError("CTranslate2 knows dense matrices only", where="--factored", hint=hint)
     source = choose_run(runs_dir, run)
     if compare:
         from phmrun.cli.export_comparison import compare_formats

@@ -29,7 +29,6 @@ class ExportGraph:
         untraceable: Reason why only weights can be exported; empty if there is a graph.
         parts: Functions of single search steps by name; ONNX files have them instead of the whole.
         trained: Trained network, for exports with factors; None: folded exports only.
-        around: Builds ``function`` from a network; None: no program with factors.
     """
 
     network: nn.Module
@@ -42,7 +41,6 @@ class ExportGraph:
     untraceable: str = ""
     parts: Mapping[str, "ExportGraph"] = field(default_factory=dict)
     trained: nn.Module | None = None
-    around: Callable[[nn.Module], nn.Module] | None = None
 
 
 def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -15,9 +15,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular, sha256_of
 
 WEIGHTS = "model.safetensors"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 SAFELY = "AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)"
-WRITTEN = "Give a directory that save_pretrained has written."
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,8 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]  # its weights by name
     sha256: str  # checksum of the file of weights
 
-    def tensor(self, *names: str, shape: tuple[int, ...] | None = None) -> Tensor:
+    def tensor(self, *names: str, shape: tuple[int, ...]) -> Tensor:
         """Return the tensor of the first name that exists, as float32.
-
-        ``shape`` is checked unless None.
 
         Raises:
             PhmrunError: (exit 3) None of the names exists, or the tensor has another shape.
@@ -40,7 +36,7 @@ class Checkpoint:
         tensor = next((self.tensors[name] for name in names if name in self.tensors), None)
         if tensor is None:
             raise _damaged(self.directory / WEIGHTS, f"it holds no {names[0]}")
-        if shape is not None and tuple(tensor.shape) != shape:
+        if tuple(tensor.shape) != shape:
             raise _damaged(self.directory / WEIGHTS, f"{names[0]} is {list(tensor.shape)}, not {list(shape)}")
         return tensor.float()
 
@@ -81,18 +77,14 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     """Read ``config.json`` and ``model.safetensors`` of a directory.
 
     Raises:
-        PhmrunError: (exit 3) The directory or a file is missing or damaged, or the weights are pickles. Pickles can
+        PhmrunError: (exit 3) A file is missing or damaged, or the weights are pickles or in several files. Pickles can
             execute code when they are read, and are never opened.
     """
-    if not directory.is_dir():
-        raise PhmrunError("no such directory", where=str(directory), code=ExitCode.DATA)
-    weights = directory / WEIGHTS
-    # Checked before config.json, so that the message names pickled or sharded weights first.
+    weights, path = directory / WEIGHTS, directory / "config.json"
     if not weights.is_file():
-        raise _without_weights(directory)
-    path = directory / "config.json"
-    if not path.is_file():
-        raise PhmrunError(f"there is no {path.name} here", where=str(directory), hint=WRITTEN, code=ExitCode.DATA)
+        what = f"there is no {WEIGHTS} here; other files of weights are not opened: a pickle can execute code"
+        hint = f"Write it from a checkpoint that you trust: {SAFELY}"
+        raise PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)
     try:
         config = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -107,23 +99,6 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
         raise _damaged(weights, str(error)) from error
     return Checkpoint(directory, config, tensors, sha256_of(weights))
-
-
-def _without_weights(directory: Path) -> PhmrunError:
-    """Return the error for a directory without ``model.safetensors``.
-
-    The hint has the safe way to make one. Sharded weights, pickles and no weights have their own messages.
-    """
-    pickles = sorted(path.name for pattern in PICKLES for path in directory.glob(pattern))
-    if (directory / f"{WEIGHTS}.index.json").is_file():
-        what, hint = "the weights are in several files, which is not supported", f"Save them as one: {SAFELY}"
-    elif pickles:
-        what = f"{pickles[0]} is a pickle, which can execute code when it is read; it was not opened"
-        hint = f"If you trust it, convert a Hugging Face checkpoint: {SAFELY}. "
-        hint += "Convert fairseq and JoeyNMT checkpoints with their own tools first."
-    else:
-        what, hint = f"there is no {WEIGHTS} here", WRITTEN
-    return PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)
 
 
 def _damaged(path: Path, reason: str) -> PhmrunError:

@@ -149,8 +149,7 @@ def make_plan(
         name: _fitting(old, [wanted[name].arguments] if budget is None or fixed else _candidates(wanted[name]))
         for name, old in dense.items()
     }
-    others = sorted({structure.name for structure in present.values()} - {"dense"})
-    _check_candidates(dense, candidates, wanted, layer.structure, f"all are {', '.join(others)} already")
+    _check_candidates(dense, candidates, wanted)
     total = sum(parameter.numel() for parameter in module.network.parameters())
     most = None if budget is None else _room(dense, candidates, budget, total, tables)
     data = _calibration(trained, config or trained.config, batches)
@@ -294,29 +293,21 @@ def _check_candidates(
     dense: Mapping[str, Structure],
     candidates: Mapping[str, Sequence[Mapping[str, Any]]],
     wanted: Mapping[str, LayerConfig],
-    layer: str,
-    none_dense: str,
 ) -> None:
-    """Check that some map, and every named table, has a candidate.
-
-    ``none_dense`` is the reason if there is no dense map at all.
+    """Check that some map, and every requested table, can have its structure.
 
     Raises:
-        PhmrunError: (exit 2) There is none; the reason is that of the table, or of the first map with a reason.
+        PhmrunError: (exit 2) A table cannot, or no map can.
     """
-
-    def reason(name: str) -> str | None:
-        """Return why a map cannot have the wanted structure, or None."""
-        return _misfit(wanted[name].arguments, dense[name].out_features, dense[name].in_features)
-
-    for name in dense:
-        if scope_of(name) in SCOPES and not candidates[name]:
-            size = f"{dense[name].out_features}×{dense[name].in_features}"
-            what = f"{wanted[name].structure!r} does not fit the {size} table: {reason(name)}"
-            raise PhmrunError(what, where=f"--{scope_of(name)}")
-    if not any(candidates.values()):
-        what = next(filter(None, map(reason, dense)), none_dense)
-        raise PhmrunError(f"no map of the run fits the layer {layer!r}: {what}", where="--layer")
+    unable = [name for name in dense if not candidates[name]]
+    tables = [name for name in unable if scope_of(name) in SCOPES]
+    if tables or len(unable) == len(dense):
+        name = next(iter(tables or unable), None)
+        what = "the run has no dense maps in its blocks"
+        if name is not None:
+            reason = _misfit(wanted[name].arguments, dense[name].out_features, dense[name].in_features)
+            what = f"{wanted[name].structure!r} does not fit {name}: {reason}"
+        raise PhmrunError(what, where=f"--{scope_of(name)}" if tables and name else "--layer")
 
 
 def _room(

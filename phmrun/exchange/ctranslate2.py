@@ -5,7 +5,6 @@ A converted model is a directory with ``model.bin``, ``config.json``, the vocabu
 into dense matrices.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +18,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import read_text, replacing_directory, write_json
 from phmrun.layers import FeedForward, MultiheadAttention, folded
+from phmrun.layers.factored_file import digest_of
 from phmrun.layers.linear import GATED
 from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
@@ -72,7 +72,7 @@ def converted(
         PhmrunError: (exit 2) The library is missing, or the network is not a Transformer.
     """
     mark = {
-        "weights": digest_of(network),
+        "weights": digest_of(network.state_dict()),
         "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256],
         "quantization": quantization,
         "ctranslate2": library().__version__,
@@ -162,18 +162,6 @@ def longest_line(network: EncoderDecoder) -> int | None:
     It is that of the table of positions; None without one.
     """
     return None if network.positions is None else POSITIONS
-
-
-def digest_of(network: nn.Module) -> str:
-    """Return the SHA-256 of a network's state dict.
-
-    Names, shapes, types and bits count, in their order.
-    """
-    digest = hashlib.sha256()
-    for name, weight in network.state_dict().items():
-        digest.update(f"{name} {tuple(weight.shape)} {weight.dtype} ".encode())
-        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _array(tensor: Tensor) -> np.ndarray[Any, Any]:

@@ -6,7 +6,6 @@ once after writing, and its outputs are compared with the trained model's.
 
 import copy
 import inspect
-import json
 import logging
 import math
 import warnings
@@ -26,9 +25,7 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
 from phmrun.exchange.ctranslate2 import Quantization, converted
 from phmrun.exchange.factored import factored_copy
-from phmrun.exchange.pages import ctranslate2_page, onnx_page
-from phmrun.exchange.rounding import write_rounded
-from phmrun.files import replacing, replacing_directory, write_json, write_text
+from phmrun.files import replacing, replacing_directory, write_json
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
 from phmrun.models.transformer import EncoderDecoder
@@ -37,6 +34,8 @@ from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
 FORMATS = ("safetensors", "onnx", "ctranslate2")
+PRECISIONS = {"safetensors": get_args(Precision), "ctranslate2": get_args(Quantization)}
+"""Roundings of the weights by format; others have none."""
 FOLDERS = ("transformers", "peft")
 """Formats of networks of transformers."""
 TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
@@ -114,11 +113,16 @@ def export(
         checkpoint: "best", "last" or a file; None: those that training scored.
 
     Raises:
-        PhmrunError: The format is unknown or lacks factors (exit 2). Or the network cannot be traced,
-            a library is missing (exit 2), or the file's outputs differ (exit 1).
+        PhmrunError: The format is unknown, or has no factors or no such rounding (exit 2). Or the network cannot be
+            traced, a library is missing (exit 2), or the file's outputs differ (exit 1).
     """
     if kind not in (*FORMATS, *FOLDERS):
         raise unknown("export format", kind, (*FORMATS, *FOLDERS), where="--format")
+    if precision not in PRECISIONS.get(kind, ("none",)):
+        raise unknown("quantization", precision, PRECISIONS.get(kind, ("none",)), where="--quantization")
+    if factored and kind != "safetensors":
+        what, hint = f"{kind} has dense matrices only", "Use --format safetensors with --factored."
+        raise PhmrunError(what, where="--factored", hint=hint)
     if kind in FOLDERS:
         return _export_folder(trained, path, kind, checkpoint)
     if kind == "ctranslate2":
@@ -129,13 +133,10 @@ def export(
         hint = f"phmrun export {trained.run.reference} --format safetensors writes the folded weights."
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
     form = Format(kind, factored, precision)
-    if factored and (program.trained is None or (program.around is None and kind != "safetensors")):
-        what = f"{kind} holds no factors of this network"
-        raise PhmrunError(what, where="--factored", hint="Export without --factored, or with --format safetensors.")
     facts = {"run": trained.run.id, "weights": label}
     folder = trained.run.own_folder("exports")
     if kind == "onnx" and program.parts:
-        return _export_parts(program, path or folder / f"onnx{form.suffix}", form, trained, facts)
+        return _export_parts(program, path or folder / "onnx", form, trained, facts)
     return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts)
 
 
@@ -152,15 +153,12 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
             where=trained.run.id,
             hint=f"phmrun export {trained.run.reference} --format onnx",
         )
-    if precision not in get_args(Quantization):
-        raise unknown("quantization", precision, get_args(Quantization), where="--quantization")
     trained.load(checkpoint)
     suffix = "" if precision == "none" else f"-{precision}"
     path = out or trained.run.own_folder("exports") / f"ctranslate2{suffix}"
     check_out(path, "model.bin")
-    vocabularies, search = cast(Vocabularies, trained.vocabulary), cast(Any, decoding_section(trained.config))
-    converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
-    write_text(path / "README.md", ctranslate2_page(vocabularies, beam=search.beam, alpha=search.alpha))
+    network, vocabularies = cast(EncoderDecoder, trained.module.network), cast(Vocabularies, trained.vocabulary)
+    converted(network, vocabularies, path, cast(Quantization, precision))
     return Exported(path, "ctranslate2", sum(file.stat().st_size for file in path.iterdir()), None, {}, ())
 
 
@@ -227,7 +225,7 @@ def _export_parts(
     """Write the graphs that a search calls, as ONNX files of a directory.
 
     The directory also gets the vocabularies' models, ``tokens.json`` with token names and search settings,
-    ``phmrun.json`` with ``facts`` and settings, and a README.md. It replaces an earlier one when complete.
+    and ``phmrun.json`` with ``facts`` and settings. It replaces an earlier one when complete.
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is
@@ -238,16 +236,11 @@ def _export_parts(
     decoding: Any = decoding_section(trained.config)
     search = {name: getattr(decoding, name) for name in SEARCH if hasattr(decoding, name)}
     with replacing_directory(directory) as beside:
-        parts = {
-            name: _export_file(replace(part, trained=program.trained), beside / f"{name}.onnx", form, facts)
-            for name, part in program.parts.items()
-        }
+        parts = {name: _export_file(part, beside / f"{name}.onnx", form, facts) for name, part in program.parts.items()}
         write_models(vocabularies, beside)
         names = {"source": token_names(vocabularies.source), "target": token_names(vocabularies.target)}
         write_json(beside / TOKENS, {**names, "search": search})
         write_json(beside / MARK, {**facts, "search": search})
-        limit = {"ratio": decoding.max_length_ratio, "offset": decoding.max_length_offset}
-        write_text(beside / "README.md", onnx_page(vocabularies, beam=decoding.beam, **limit))
     parts = {name: replace(part, path=directory / part.path.name) for name, part in parts.items()}
     size = sum(path.stat().st_size for path in directory.iterdir())
     difference = max(part.difference or 0.0 for part in parts.values())
@@ -276,36 +269,14 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format) -> Run:
     """Write weights by name.
 
-    Return the exported function with the weights of the file. A tied tensor is stored once; the metadata "tied" is JSON
-    of its other names and the stored one. The file is read back into ``program.network``, which is changed by rounding.
+    Return the exported function with the weights of the file, which is read back into ``program.network``: rounding
+    changes it.
     """
-    factored = form.factored and program.trained is not None
-    written = factored_copy(cast(nn.Module, program.trained), program.network) if factored else program.network
-    owners: dict[int, str] = {}
-    names = {name: owners.setdefault(id(value), name) for name, value in written.state_dict(keep_vars=True).items()}
-    tied = json.dumps({name: owner for name, owner in names.items() if name != owner})
-    save(written, path, precision=cast(Precision, form.precision), facts={**facts, "tied": tied})
-    program.network.load_state_dict(read_weights(program, path).state_dict())
+    written = factored_copy(cast(nn.Module, program.trained), program.network) if form.factored else program.network
+    save(written, path, precision=cast(Precision, form.precision), facts=facts)
+    read = folded(load(lambda: copy.deepcopy(program.network), path).float())
+    program.network.load_state_dict(read.state_dict())
     return program.function
-
-
-def read_weights(program: ExportGraph, path: Path) -> nn.Module:
-    """Return the folded network with the weights of a safetensors file.
-
-    It is a copy of the network of ``program``, in single precision.
-    """
-    return folded(load(lambda: copy.deepcopy(program.network), path).float())
-
-
-def _function(program: ExportGraph, form: Format) -> nn.Module:
-    """Return the function to trace.
-
-    It is the folded one, or with ``form.factored`` one that computes with the trained network's factors. The graph
-    assembles W from the factors; onnxruntime does so once, when it loads the file.
-    """
-    if not form.factored or program.trained is None or program.around is None:
-        return program.function
-    return program.around(copy.deepcopy(program.trained).eval().requires_grad_(False)).eval()
 
 
 def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format) -> Run:
@@ -327,14 +298,13 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         exported = torch.onnx.export(
-            _function(program, form),
+            program.function,
             program.examples[0],
             dynamo=True,
             verbose=False,
             input_names=list(program.inputs),
             output_names=list(program.outputs),
             dynamic_shapes=_free_sizes(program),
-            optimize=not form.factored,  # torch's optimizer would store products of small factors
         )
     if exported is None:
         raise PhmrunError("torch could not export this model to ONNX", code=ExitCode.BUG)
@@ -344,11 +314,7 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form
     for key, value in facts.items():
         entry = proto.metadata_props.add()
         entry.key, entry.value = key, value
-    if form.precision != "none":
-        computed = form.precision == "int8" and not form.factored
-        write_rounded(proto, path, form.precision, computed=computed)
-    else:
-        onnx.save(proto, path)
+    onnx.save(proto, path)
     # Loaded from the file, so that the reported difference is that of the written model.
     session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
 

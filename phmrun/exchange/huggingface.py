@@ -196,17 +196,10 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
     settings = checkpoint.optional(GENERATION)
     beam, alpha = settings.get("num_beams"), settings.get("length_penalty")
     unused = [key for key, value in NO_EFFECT.items() if settings.get(key) not in (None, value)]
-    words = settings.get("bad_words_ids")
-    if words and words != [[_token(checkpoint, "pad_token_id", 0)]]:  # padding is never generated here, either
-        unused.append("bad_words_ids")
     if type(beam) is int and 1 <= beam <= MOST_BEAMS:
         search["beam"] = beam
-    elif beam is not None:
-        unused.append("num_beams")
     if isinstance(alpha, int | float) and 0 <= alpha <= MOST_BEAMS:
         search["alpha"] = float(alpha)
-    elif alpha is not None:
-        unused.append("length_penalty")
     if unused:
         values = ", ".join(f"{key} {settings[key]}"[:60] for key in unused)
         _LOG.warning("%s: not used, so outputs may differ from transformers': %s", GENERATION, one_line(values))
@@ -274,11 +267,11 @@ def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> Non
         if part == "feedforward":
             gated = cast(FeedForward, sublayer.block).gate is not None
             places = [f"{prefix}.DenseReluDense.{name}" for name in (("wi_0", "wo", "wi_1") if gated else ("wi", "wo"))]
-            _set_feedforward(checkpoint, sublayer, places, norm)
+            _set_sublayer(checkpoint, sublayer, places, norm)
         else:
             attention = "SelfAttention" if part == "attention" else "EncDecAttention"
             places = [f"{prefix}.{attention}.{letter}" for letter in "qkvo"]
-            _set_attention(checkpoint, sublayer, places, norm, math.sqrt(heads.inner_dim // heads.num_heads))
+            _set_sublayer(checkpoint, sublayer, places, norm, math.sqrt(heads.inner_dim // heads.num_heads))
     for side, norm_of, positions in (
         ("encoder", network.encoder_norm, network.encoder_positions),
         ("decoder", network.decoder_norm, network.decoder_positions),
@@ -306,11 +299,11 @@ def _load_marian(checkpoint: Checkpoint, order: Tensor, network: Transformer) ->
     for kind, part, sublayer, number, _ in _sublayers(network):
         prefix = f"model.{kind}.layers.{number}"
         if part == "feedforward":
-            _set_feedforward(checkpoint, sublayer, [f"{prefix}.fc1", f"{prefix}.fc2"], f"{prefix}.final_layer_norm")
+            _set_sublayer(checkpoint, sublayer, [f"{prefix}.fc1", f"{prefix}.fc2"], f"{prefix}.final_layer_norm")
         else:
             attention = f"{prefix}.{'self_attn' if part == 'attention' else 'encoder_attn'}"
             maps = [f"{attention}.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")]
-            _set_attention(checkpoint, sublayer, maps, f"{attention}_layer_norm")
+            _set_sublayer(checkpoint, sublayer, maps, f"{attention}_layer_norm")
 
 
 def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, int]]:
@@ -324,28 +317,18 @@ def _sublayers(network: Transformer) -> Iterator[tuple[str, str, Sublayer, int, 
                 yield kind, part, getattr(layer, part), number, place
 
 
-def _set_attention(
+def _set_sublayer(
     checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str, scale: float = 1.0
 ) -> None:
-    """Load query, key, value and output maps and their norm, in place.
+    """Load the maps of a block and its norm, in place.
 
-    ``places`` are their names in the checkpoint, in this order. ``scale`` multiplies weight and bias of the query map.
+    ``places`` are their names in the checkpoint: those of query, key, value and output map, or of a feed-forward
+    block's first and second map, and of its gate if it has one. ``scale`` multiplies weight and bias of the first map.
     """
-    block = cast(MultiheadAttention, sublayer.block)
-    for linear, place, factor in zip((*block.project, block.output), places, (scale, 1.0, 1.0, 1.0), strict=True):
+    block: Any = sublayer.block
+    maps = [block.expand, block.contract, block.gate] if hasattr(block, "expand") else [*block.project, block.output]
+    for linear, place, factor in zip(maps, places, (scale, 1.0, 1.0, 1.0), strict=False):
         _set(checkpoint, linear, place, factor)
-    _set_norm(checkpoint, sublayer.norm, norm)
-
-
-def _set_feedforward(checkpoint: Checkpoint, sublayer: Sublayer, places: Sequence[str], norm: str) -> None:
-    """Load the maps of a feed-forward block and its norm, in place.
-
-    ``places`` are the names of the first and of the second map, and of that of the gate if the block has one.
-    """
-    block = cast(FeedForward, sublayer.block)
-    maps = (block.expand, block.contract) if block.gate is None else (block.expand, block.contract, block.gate)
-    for linear, place in zip(maps, places, strict=True):
-        _set(checkpoint, linear, place)
     _set_norm(checkpoint, sublayer.norm, norm)
 
 

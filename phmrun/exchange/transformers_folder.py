@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from phmrun.errors import PhmrunError
 from phmrun.files import write_json, write_text
@@ -103,27 +103,9 @@ def write_tokenizer(vocabulary: Any, folder: Path, *, has_kinds: bool = False) -
     write_json(folder / "tokenizer_config.json", settings)
 
 
-def updates_of(network: nn.Module, rank: int | None = None) -> list[Factored]:
-    """Return the updates of a network as products of two factors, in the network's order.
-
-    Args:
-        network: Network with updates of frozen matrices.
-        rank: Rank of the updates that are no low-rank ones; None: the smallest with an error up to ``CLOSE``.
-
-    Raises:
-        PhmrunError: (exit 2) The network has no update.
-    """
-    maps = [(name, part) for name, part in network.named_modules() if isinstance(part, Linear)]
-    updated = [(name, part.structure) for name, part in maps if isinstance(part.structure, Added)]
-    if not updated:
-        hint = "Train with --layer added, or write the whole model with --format transformers."
-        raise PhmrunError("the model has no updates of frozen matrices", where="--format", hint=hint)
-    return [_factored(name, update, rank) for name, update in updated]
-
-
 @torch.no_grad()
-def _factored(name: str, update: Added, rank: int | None) -> Factored:
-    """Return an update s·Ŵ as a product."""
+def _factored(name: str, update: Added) -> Factored:
+    """Return an update s·Ŵ as a product, of the smallest rank with an error up to ``CLOSE``."""
     inside = update.inside
     if isinstance(inside, LowRank):
         return Factored(name, update.scale * inside.u.detach(), inside.v.detach(), 0.0)
@@ -131,15 +113,12 @@ def _factored(name: str, update: Added, rank: int | None) -> Factored:
     squares = values.square().cpu()
     total = max(float(squares.sum()), torch.finfo(torch.float64).tiny)
     lost = ((total - squares.cumsum(0)).clamp(min=0) / total).sqrt()  # by rank, from 1 on
-    kept = min(rank, len(values)) if rank else int((lost > CLOSE).sum()) + 1
-    kept = min(kept, len(values))
+    kept = min(int((lost > CLOSE).sum()) + 1, len(values))
     error, root = float(lost[kept - 1]), values[:kept].sqrt()
     return Factored(name, (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), error)
 
 
-def write_peft(
-    network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str], rank: int | None = None
-) -> list[Factored]:
+def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str]) -> list[Factored]:
     """Write the updates of a network, and a classifier, as an adapter folder of peft; return the updates.
 
     Args:
@@ -148,12 +127,15 @@ def write_peft(
         base: Folder or name of the model without updates.
         name: Name of the folder in the model card.
         facts: "run" and "layer" for the model card.
-        rank: Rank of updates that are no low-rank ones.
 
     Raises:
         PhmrunError: (exit 2) The network has no update.
     """
-    updates = updates_of(network, rank)
+    maps = [(place, part.structure) for place, part in network.named_modules() if isinstance(part, Linear)]
+    updates = [_factored(place, structure) for place, structure in maps if isinstance(structure, Added)]
+    if not updates:
+        hint = "Train with --layer added, or write the whole model with --format transformers."
+        raise PhmrunError("the model has no updates of frozen matrices", where="--format", hint=hint)
     kind = type(network).__name__
     tensors: dict[str, Tensor] = {}
     for update in updates:
@@ -181,7 +163,6 @@ def write_peft(
         "alpha_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
         "fan_in_fan_out": False,
     }
-    folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "adapter_config.json", settings)
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     classes = f", num_labels={network.config.num_labels}" if head else ""

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers.cross_entropy import CHUNK, CrossEntropy, linear_cross_entropy
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.linear import Linear, on_device
+from phmrun.layers.linear import Linear, plain_linear
 
 
 class Cluster(NamedTuple):
@@ -33,10 +33,6 @@ class Cluster(NamedTuple):
     def size(self) -> int:
         """Number of tokens."""
         return self.end - self.start
-
-    def __str__(self) -> str:
-        """Return ``size×width``."""
-        return f"{self.size}×{self.width}"
 
     def positions(self, tokens: Tensor) -> Tensor:
         """Return the ascending indices of ``tokens [positions]`` whose token is in the cluster."""
@@ -73,8 +69,6 @@ class AdaptiveInput(nn.Module):
         embedding_dim: Size of an embedding vector.
         cutoffs: First token of each cluster except the first.
         div_value: Factor by which the vectors of each further cluster are narrower.
-        device: Device of the parameters.
-        dtype: Type of the parameters.
         width: Width of the first cluster's vectors; default: ``embedding_dim``.
         **layer: Structure of tables and projections, and its options.
 
@@ -88,8 +82,6 @@ class AdaptiveInput(nn.Module):
         embedding_dim: int,
         cutoffs: Sequence[int],
         div_value: float = 4.0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
         *,
         width: int | None = None,
         **layer: Any,
@@ -98,11 +90,8 @@ class AdaptiveInput(nn.Module):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.cutoffs, self.div_value = tuple(cutoffs), div_value
         self.clusters = plan_clusters(num_embeddings, cutoffs, width or embedding_dim, div_value)
-        with on_device(device):
-            self.tables = nn.ModuleList(Embedding(cluster.size, cluster.width, **layer) for cluster in self.clusters)
-            self.projections = _projections(self.clusters, embedding_dim, layer)
-        if dtype is not None:
-            self.to(dtype)
+        self.tables = nn.ModuleList(Embedding(cluster.size, cluster.width, **layer) for cluster in self.clusters)
+        self.projections = _projections(self.clusters, embedding_dim, layer)
         self.reset_parameters()
 
     def reset_parameters(self, std: float | None = None) -> None:
@@ -138,10 +127,6 @@ class AdaptiveInput(nn.Module):
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         return torch.cat(parts)[back].view(*tokens.shape, self.embedding_dim)
 
-    def extra_repr(self) -> str:
-        """Return size×width of each cluster."""
-        return ", ".join(map(str, self.clusters))
-
 
 class AdaptiveSoftmax(nn.Module):
     """Adaptive softmax over clusters of words.
@@ -157,8 +142,6 @@ class AdaptiveSoftmax(nn.Module):
         cutoffs: First word of each cluster except the first.
         div_value: Factor by which the vectors of each further cluster are narrower.
         bias: Add biases to words and clusters.
-        device: Device of the parameters.
-        dtype: Type of the parameters.
         width: Width of the first cluster's vectors; default: ``in_features``.
         tied: Input whose clusters and tables are used here too, and its projections if its width is ``in_features``;
             ``cutoffs``, ``div_value`` and ``width`` are then ignored.
@@ -175,8 +158,6 @@ class AdaptiveSoftmax(nn.Module):
         cutoffs: Sequence[int] = (),
         div_value: float = 4.0,
         bias: bool = False,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
         *,
         width: int | None = None,
         tied: AdaptiveInput | None = None,
@@ -188,27 +169,22 @@ class AdaptiveSoftmax(nn.Module):
             words = tied.num_embeddings
             raise PhmrunError(f"an adaptive input of {words} words cannot be tied to an output of {n_classes}")
         shares_projections = tied is not None and tied.embedding_dim == in_features
-        with on_device(device):
-            if tied is None:
-                self.clusters = plan_clusters(n_classes, cutoffs, width or in_features, div_value)
-                maps = [layer] * len(self.clusters)
-            else:
-                self.clusters = tied.clusters
-                # Structure objects instead of names, so that the parameters are shared.
-                maps = [{"structure": table.structure} for table in tied.tables]
-            if tied is not None and shares_projections:
-                self.projections = tied.projections
-            else:
-                self.projections = _projections(self.clusters, in_features, layer)
-            pairs = zip(self.clusters, maps, strict=True)
-            self.tables = nn.ModuleList(
-                _map(cluster.width, cluster.size, bias, **settings) for cluster, settings in pairs
-            )
-            tails = len(self.clusters) - 1
-            self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
-            self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
-        if dtype is not None:
-            self.to(dtype)
+        if tied is None:
+            self.clusters = plan_clusters(n_classes, cutoffs, width or in_features, div_value)
+            maps = [layer] * len(self.clusters)
+        else:
+            self.clusters = tied.clusters
+            # Structure objects instead of names, so that the parameters are shared.
+            maps = [{"structure": table.structure} for table in tied.tables]
+        if tied is not None and shares_projections:
+            self.projections = tied.projections
+        else:
+            self.projections = _projections(self.clusters, in_features, layer)
+        pairs = zip(self.clusters, maps, strict=True)
+        self.tables = nn.ModuleList(_map(cluster.width, cluster.size, bias, **settings) for cluster, settings in pairs)
+        tails = len(self.clusters) - 1
+        self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
+        self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
         self.reset_parameters(tied is not None, shares_projections)
 
     def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
@@ -314,10 +290,6 @@ class AdaptiveSoftmax(nn.Module):
         joined = torch.cat([weight, self.cluster_weight])
         return joined, None if bias is None or self.cluster_bias is None else torch.cat([bias, self.cluster_bias])
 
-    def extra_repr(self) -> str:
-        """Return size×width of each cluster."""
-        return ", ".join(map(str, self.clusters))
-
 
 def _projections(clusters: Sequence[Cluster], width: int, layer: dict[str, Any]) -> nn.ModuleList:
     """Return a map without bias from each cluster's width to ``width``, in order.
@@ -402,18 +374,5 @@ class TiedOutput(nn.Module):
         if len(self.words.tables) > 1:
             weight = self.words.weight
         elif not isinstance(projection, nn.Identity):
-            maps.append(_linear(cast(Tensor, projection.weight).t()))
-        return nn.Sequential(*maps, _linear(weight, self.bias))
-
-
-def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """Return an ``nn.Linear`` with W ``[out, in]`` and b, without gradients.
-
-    Contiguous tensors are shared, others copied. Without ``bias`` it has none. It is built on the meta device, so that
-    no weights are drawn.
-    """
-    plain = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta")
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None:
-            setattr(plain, name, nn.Parameter(value.detach().contiguous(), requires_grad=False))
-    return plain
+            maps.append(plain_linear(cast(Tensor, projection.weight).t().contiguous(), None))
+        return nn.Sequential(*maps, plain_linear(weight, self.bias))

@@ -18,7 +18,6 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.kernels.bilinear import bilinear_forms
-from phmrun.layers.linear import on_device
 from phmrun.layers.structure import BilinearForm, build_structure, build_weight
 
 
@@ -32,8 +31,6 @@ class Biaffine(nn.Module):
         out_features: Number of labels, at least 1.
         bias_x: Append a 1 to x, which yields the term v·y.
         bias_y: Append a 1 to y, which yields the term u·x.
-        device: Device of the parameters.
-        dtype: Type of the parameters.
         constant: Add c if both other terms exist; Matsuno et al. omit it for a structured W.
         structure: Name of the structure of each W.
         **options: Options of the structure.
@@ -48,8 +45,6 @@ class Biaffine(nn.Module):
         out_features: int = 1,
         bias_x: bool = True,
         bias_y: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
         *,
         constant: bool = True,
         structure: str = "dense",
@@ -59,15 +54,12 @@ class Biaffine(nn.Module):
         if out_features < 1:
             raise PhmrunError(f"a biaffine form needs at least one label, not {out_features}")
         self.in_features, self.out_features = in_features, out_features
-        with on_device(device):
-            self.maps = nn.ModuleList(
-                build_structure(structure, in_features, in_features, **options) for _ in range(out_features)
-            )
-            self.u = nn.Parameter(torch.empty(out_features, in_features)) if bias_y else None
-            self.v = nn.Parameter(torch.empty(out_features, in_features)) if bias_x else None
-            self.c = nn.Parameter(torch.empty(out_features)) if bias_x and bias_y and constant else None
-        if dtype is not None:
-            self.to(dtype)
+        self.maps = nn.ModuleList(
+            build_structure(structure, in_features, in_features, **options) for _ in range(out_features)
+        )
+        self.u = nn.Parameter(torch.empty(out_features, in_features)) if bias_y else None
+        self.v = nn.Parameter(torch.empty(out_features, in_features)) if bias_x else None
+        self.c = nn.Parameter(torch.empty(out_features)) if bias_x and bias_y and constant else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -163,8 +155,3 @@ class Biaffine(nn.Module):
         Shapes: ``[…, m, in_features] -> […, m, labels]``.
         """
         return F.linear(y, self.v, self.c)  # type: ignore[arg-type]
-
-    def extra_repr(self) -> str:
-        """Return the sizes and the terms as text."""
-        terms = f"bias_x={self.v is not None}, bias_y={self.u is not None}, constant={self.c is not None}"
-        return f"in_features={self.in_features}, out_features={self.out_features}, {terms}"

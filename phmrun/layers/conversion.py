@@ -14,7 +14,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from phmrun.config.options import options_of
-from phmrun.errors import PhmrunError, nearest
+from phmrun.errors import PhmrunError
 from phmrun.layers.adapters import freeze_base
 from phmrun.layers.convolution import Convolution
 from phmrun.layers.counterparts import CONVOLUTIONS, Shared, counterpart, is_conv1d, replaced_matrices
@@ -227,27 +227,13 @@ def _chosen(model: nn.Module, names: tuple[str, ...], but: tuple[str, ...]) -> d
         but: Patterns of layers to leave.
 
     Raises:
-        PhmrunError: No layer is left, or a pattern of ``names`` matches only layers that cannot be converted.
+        PhmrunError: No layer is left.
     """
     layers = {module: name for name, module in model.named_modules() if is_supported(module)}
-    for pattern in names:
-        others = [
-            f"{name} ({type(module).__name__}: {_reason(module, but, name)})"
-            for name, module in model.named_modules()
-            if module not in layers and _has_parameters(module) and fnmatchcase(name, pattern)
-        ]
-        if others and not any(fnmatchcase(name, pattern) for name in layers.values()):
-            more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-            raise PhmrunError(
-                f"{pattern!r} matches only layers that cannot be converted: {', '.join(others[:3])}{more}",
-                hint=f"Converted are {CONVERTIBLE}.",
-            )
     chosen = {module: name for module, name in layers.items() if _matches(name, names) and not _matches(name, but)}
     if not chosen:
         what = f"no {CONVERTIBLE} of the model is called {' or '.join(names)}"
-        inside = [name for name in names if any(layer.startswith(f"{name}.") for layer in layers.values())]
-        close = [f"{name}.*" for name in inside] or (nearest(names[0], layers.values()) if names else [])
-        raise PhmrunError(what, hint=f"Did you mean {' or '.join(close)}?" if close else None)
+        raise PhmrunError(what, hint="Patterns of names: names=['encoder.*']; print(model) shows the names.")
     return chosen
 
 
@@ -264,7 +250,7 @@ def _left(model: nn.Module, but: Iterable[str]) -> list[LeftLayer]:
         if parameters and module not in inside and not isinstance(module, ParametrizationList):
             matrix = any(parameter.dim() > 1 for parameter in parameters)
             count = sum(parameter.numel() for parameter in parameters)
-            left.append(LeftLayer(name, type(module).__name__, _reason(module, but, name), count, matrix))
+            left.append(LeftLayer(name, type(module).__name__, _reason(module, but, name, matrix), count, matrix))
     return left
 
 
@@ -276,28 +262,13 @@ def _parts(module: nn.Module) -> Iterable[nn.Module]:
     return (module, *module.maps.modules()) if isinstance(module, StructuredAttention) else module.modules()
 
 
-def _reason(module: nn.Module, but: Iterable[str], name: str) -> str:
-    """Return why a module is left as it is, for the report.
-
-    A supported layer is excluded by ``but``, otherwise not selected. For others it is the first of these: a structure,
-    a parametrized weight, a base class in ``KINDS``, an unsupported matrix of its own, vectors only.
-    """
+def _reason(module: nn.Module, but: Iterable[str], name: str, matrix: bool) -> str:
+    """Return why a module is left as it is, for the report."""
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
     if isinstance(module, STRUCTURED):
         return "has a structure"
-    if _is_parametrized(module):
-        return "its weight is parametrized"
-    if isinstance(module, KINDS):
-        return "subclasses may compute something else"
-    if any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
-        return "not supported"
-    return "vectors only"
-
-
-def _has_parameters(module: nn.Module) -> bool:
-    """Return True if a module has parameters itself, or is a structured layer."""
-    return isinstance(module, STRUCTURED) or any(True for _ in module.parameters(recurse=False))
+    return "not supported" if matrix else "vectors only"
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

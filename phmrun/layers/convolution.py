@@ -63,10 +63,6 @@ class Convolution(nn.Module):
         plain.bias = self.bias
         return plain
 
-    def extra_repr(self) -> str:
-        """Return the settings, by name."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in SETTINGS)
-
 
 def matrix_shape(plain: nn.Conv1d | nn.Conv2d) -> tuple[int, int]:
     """Return the rows and columns of each group's matrix.

@@ -60,7 +60,7 @@ def counterpart(module: nn.Module, structure: str, shared: Shared, near: bool, o
     elif isinstance(module, StartedLSTM):
         layer = _lstm(module.lstm, structure, near, {**options, "cell": "parser-v2"})
     elif isinstance(module, Structure):
-        layer = _matrix(module, structure, near, options)
+        layer = _drawn(structure, build_weight(module).detach(), linear_std(module.in_features), near, options)
     elif isinstance(module, nn.MultiheadAttention):
         layer = _attention(module, structure, near, options)
     elif isinstance(module, CONVOLUTIONS):
@@ -76,6 +76,12 @@ def counterpart(module: nn.Module, structure: str, shared: Shared, near: bool, o
     return layer.train(training)
 
 
+def _settings(weight: Tensor, structure: str, ready: Structure | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Return device, type and structure of a layer, the structure of a tied layer if it is ready."""
+    place = {"device": weight.device, "dtype": weight.dtype}
+    return {**place, "structure": structure, **options} if ready is None else {**place, "structure": ready}
+
+
 def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Linear:
     """Return the counterpart of an ``nn.Linear`` or ``Conv1D``.
 
@@ -85,8 +91,7 @@ def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, optio
     """
     weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
     ready = shared.get(id(weight))
-    settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
-    settings |= {} if ready else options
+    settings = _settings(weight, structure, ready, options)
     transposed = is_conv1d(module)
     rows, columns = reversed(weight.shape) if transposed else weight.shape
     layer = Linear(columns, rows, bias is not None, **settings)
@@ -105,17 +110,15 @@ def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, optio
     return layer
 
 
-def _matrix(module: Structure, structure: str, near: bool, options: dict[str, Any]) -> Structure:
-    """Return a structure in place of a dense matrix; with ``near``, fitted to it.
-
-    Otherwise it is drawn as ``Linear`` draws its map.
-    """
-    weight = build_weight(module).detach()
-    matrix = build_structure(structure, *weight.shape, **options).to(weight.device, weight.dtype)
-    matrix.reset_parameters(linear_std(module.in_features))
+def _drawn(structure: str, weight: Tensor, std: float, near: bool, options: dict[str, Any]) -> Structure:
+    """Return a structure of a matrix's size, device and type: drawn with ``std``, or the nearest to the matrix."""
+    with on_device(weight.device):
+        drawn = build_structure(structure, *weight.shape, **options)
+    drawn.reset_parameters(std)
+    drawn.to(weight.dtype)
     if near:
-        matrix.fit(weight)
-    return matrix
+        drawn.fit(weight)
+    return drawn
 
 
 def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool, options: dict[str, Any]) -> Embedding:
@@ -130,8 +133,7 @@ def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool,
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
     weight, ready = module.weight, shared.get(id(module.weight))
-    settings: dict[str, Any] = {"device": weight.device, "dtype": weight.dtype, "structure": ready or structure}
-    settings |= {} if ready else options
+    settings = _settings(weight, structure, ready, options)
     layer = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
     if not ready:
         shared[id(weight)] = layer.structure
@@ -156,12 +158,7 @@ def _convolution(
     for group, filters in enumerate(weight.detach().reshape(module.groups, rows, columns)):
         key = (id(weight), group)
         if key not in shared:
-            with on_device(weight.device):
-                shared[key] = build_structure(structure, rows, columns, **options)
-            shared[key].reset_parameters(linear_std(columns))  # as torch's convolutions
-            shared[key].to(weight.dtype)
-            if near:
-                shared[key].fit(filters)
+            shared[key] = _drawn(structure, filters, linear_std(columns), near, options)  # as torch's convolutions
         maps.append(shared[key])
     if module.bias is not None and not near:
         nn.init.uniform_(module.bias, -(columns**-0.5), columns**-0.5)
@@ -181,11 +178,8 @@ def _attention(
     for name in MAPS:
         weight = getattr(module, name)
         if weight is not None:
-            rows, columns = weight.shape
-            maps[name] = build_structure(structure, rows, columns, **options).to(weight.device, weight.dtype)
-            maps[name].reset_parameters(glorot_std(columns, rows))  # xavier_uniform_, as nn.MultiheadAttention
-            if near:
-                maps[name].fit(weight.detach())
+            std = glorot_std(*weight.shape)  # xavier_uniform_, as nn.MultiheadAttention
+            maps[name] = _drawn(structure, weight.detach(), std, near, options)
     if not near and module.in_proj_bias is not None:
         module.in_proj_bias.zero_()
     return structured(module, maps)

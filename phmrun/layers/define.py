@@ -17,7 +17,7 @@ Transformer-XL the mapping is the projective embedding): ``projected``.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, Literal, cast, get_args
 
 import torch
@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.adaptive import AdaptiveInput
-from phmrun.layers.linear import Linear, linear_std, on_device
+from phmrun.layers.linear import Linear, linear_std
 from phmrun.layers.structure import build_structure, build_weight
 
 Connection = Literal["mixer", "concat", "end", "residual", "plain"]
@@ -114,13 +114,6 @@ class GroupTransform(nn.Module):
         outputs = torch.einsum("tgi,goi->tgo", parts, torch.stack(weights))
         return (outputs if self.bias is None else outputs + self.bias).flatten(1)
 
-    def extra_repr(self) -> str:
-        """Return the number of groups, and ``shared``, as text.
-
-        ``shared`` is True if there are fewer matrices than groups, so False for a single group.
-        """
-        return f"groups={self.groups}, shared={len(self.maps) < self.groups}"
-
 
 class HGT(nn.Module):
     """Hierarchical group transform: group transforms of increasing width and fewer groups.
@@ -130,8 +123,8 @@ class HGT(nn.Module):
         out_features: k. The attribute is the actual width: k, or k/2 with "residual", rounded up to ``multiple_of``.
         depth: Number of transforms (N), 1 to 1,000.
         max_groups: Groups of the first transform, a power of two.
-        schedule: Groups of the others, see :func:`group_schedule`, or a list for all transforms, which replaces
-            ``max_groups``. "fixed" gives group linear transforms (GLT), and with ``max_groups=1`` linear ones.
+        schedule: Groups of the others, see :func:`group_schedule`. "fixed" gives group linear transforms (GLT),
+            and with ``max_groups=1`` linear ones.
         connection: Additional input of all transforms except the first.
 
             - "plain", "end": none;
@@ -147,8 +140,8 @@ class HGT(nn.Module):
         **layer: Structure of all matrices, and its options.
 
     Raises:
-        PhmrunError: Unknown names, a depth out of range, a list of another length than ``depth``, sizes that the groups
-            do not divide, or a structure that does not fit.
+        PhmrunError: Unknown names, a depth out of range, sizes that the groups do not divide, or a structure that does
+            not fit.
     """
 
     def __init__(
@@ -158,7 +151,7 @@ class HGT(nn.Module):
         depth: int,
         *,
         max_groups: int = 16,
-        schedule: Schedule | Sequence[int] = "halving",
+        schedule: Schedule = "halving",
         connection: Connection = "plain",
         shared: bool = True,
         shuffle: bool = False,
@@ -173,16 +166,11 @@ class HGT(nn.Module):
         _check("activation", activation, ACTIVATIONS)
         if not 1 <= depth <= DEEPEST:
             raise PhmrunError(f"depth is {depth:,}", valid=[f"1 to {DEEPEST:,}"])
-        if isinstance(schedule, str):
-            _check("group schedule", schedule, get_args(Schedule))
-            groups = group_schedule(depth, max_groups, schedule)
-        else:
-            groups = list(schedule)
+        _check("group schedule", schedule, get_args(Schedule))
+        groups = group_schedule(depth, max_groups, schedule)
         widths = width_schedule(in_features, out_features, depth, multiple_of)
         if connection == "residual":
             widths = [math.ceil(out_features / 2 / multiple_of) * multiple_of] * depth
-        if len(groups) != depth:
-            raise PhmrunError(f"{len(groups)} numbers of groups are given for {depth} transforms")
         extra = in_features if connection in ("mixer", "concat") else 0
         # The first transform reads the input anyway; only the others get it in addition.
         inputs = [in_features] + [width + extra for width in widths[:-1]]
@@ -254,8 +242,6 @@ class DeFINE(nn.Module):
         width: Size of a token's vector (n).
         expansion: Width of the last group transform (k).
         depth: Number of group transforms (N).
-        device: Device of the parameters.
-        dtype: Type of the parameters.
         mapping: Module that maps tokens to n numbers; default: a table of vectors.
         unit: Module that maps n numbers to m, instead of expansion and reduction; ``connection``, ``reduce``, ``norm``
             and the settings of :class:`HGT` are then ignored.
@@ -264,7 +250,6 @@ class DeFINE(nn.Module):
             map reads the n numbers as well.
         norm: Add a layer norm after each transform and the last map; the paper has none.
         bias: Add biases to the transforms and the last map.
-        cached: Keep the table of all embeddings in evaluation.
         **layer: Structure of all matrices and its options, and further arguments of :class:`HGT`.
 
     Raises:
@@ -278,8 +263,6 @@ class DeFINE(nn.Module):
         width: int,
         expansion: int,
         depth: int,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
         *,
         mapping: nn.Module | None = None,
         unit: nn.Module | None = None,
@@ -287,31 +270,26 @@ class DeFINE(nn.Module):
         connection: Connection = "mixer",
         norm: bool = False,
         bias: bool = True,
-        cached: bool = True,
         **layer: Any,
     ) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim, self.cached = num_embeddings, embedding_dim, cached
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         settings = {name: layer.pop(name) for name in HGT_SETTINGS if name in layer}
-        with on_device(device):
-            self.mapping = AdaptiveInput(num_embeddings, width, (), **layer) if mapping is None else mapping
-            if unit is None:
-                unit = HGT(width, expansion, depth, connection=connection, norm=norm, bias=bias, **settings, **layer)
-            else:
-                connection, reduce, norm = "plain", False, False
-            self.expand, self.connection = cast(HGT, unit), connection
-            reduced = self.expand.out_features + (width if connection in READ_LAST else 0)
-            self.reduce = Linear(reduced, embedding_dim, bias, **layer) if reduce else None
-            self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
+        self.mapping = AdaptiveInput(num_embeddings, width, (), **layer) if mapping is None else mapping
+        if unit is None:
+            unit = HGT(width, expansion, depth, connection=connection, norm=norm, bias=bias, **settings, **layer)
+        else:
+            connection, reduce, norm = "plain", False, False
+        self.expand, self.connection = cast(HGT, unit), connection
+        reduced = self.expand.out_features + (width if connection in READ_LAST else 0)
+        self.reduce = Linear(reduced, embedding_dim, bias, **layer) if reduce else None
+        self.norm = nn.LayerNorm(embedding_dim) if reduce and norm else nn.Identity()
         if not reduce:
             self.embedding_dim = self.expand.out_features
         self.reset_parameters()
-        if dtype is not None:
-            self.to(dtype)
         # Not a buffer: the table follows from the parameters and does not belong in checkpoints.
         self._table: Tensor | None = None
-        self._table_of: tuple[nn.Parameter, ...] = ()
-        self._versions: list[int] = []
+        self._table_of: list[tuple[int, int]] = []
 
     def reset_parameters(self, std: float | None = None) -> None:
         """Set the gain of the last layer norm to ``std``, default 1/√m.
@@ -324,10 +302,9 @@ class DeFINE(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the embeddings of token numbers, ``[…] -> […, embedding_dim]``.
 
-        The cached table is read in evaluation with gradients disabled, if ``cached``; otherwise each distinct token is
-        computed once.
+        The cached table is read in evaluation with gradients disabled; otherwise each distinct token is computed once.
         """
-        if self.cached and not self.training and not torch.is_grad_enabled():
+        if not self.training and not torch.is_grad_enabled():
             return F.embedding(tokens, self._current_table())
         distinct, places = tokens.unique(return_inverse=True)  # embed repeated tokens once
         return F.embedding(places, self.embed(distinct))
@@ -370,13 +347,11 @@ class DeFINE(nn.Module):
 
         It is outdated if a parameter was replaced or changed in place. It is computed without autocast.
         """
-        parameters = list(self.parameters())
-        versions = [_version(parameter) for parameter in parameters]
-        same = [*map(id, parameters)] == [*map(id, self._table_of)]  # which are held, so that no id is used again
-        if self._table is None or not same or versions != self._versions:
-            with torch.autocast(parameters[0].device.type, enabled=False):
+        versions = [(id(parameter), _version(parameter)) for parameter in self.parameters()]
+        if self._table is None or versions != self._table_of:
+            with torch.autocast(next(self.parameters()).device.type, enabled=False):
                 self._table = self.weight
-            self._table_of, self._versions = tuple(parameters), versions
+            self._table_of = versions
         return self._table
 
     def _apply(self, fn: Any, recurse: bool = True) -> "DeFINE":

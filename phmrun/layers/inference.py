@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.linear import Linear
+from phmrun.layers.linear import Linear, plain_linear
 from phmrun.layers.report import ConvertedLayer, conversions
 from phmrun.layers.structure import Structure, build_weight
 
@@ -264,19 +264,6 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
     if isinstance(module, Biaffine) and module.factored and application != "folded":
         return module
     return module.plain() if isinstance(module, Foldable) else module
-
-
-def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """Return an ``nn.Linear`` with ``weight [out, in]`` and ``bias [out]``.
-
-    Parameters are shared, other tensors copied. The module is built on the meta device, so that no weights are drawn.
-    """
-    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and not isinstance(value, nn.Parameter):
-            value = nn.Parameter(value.detach().clone(), requires_grad=False)
-        setattr(linear, name, value)
-    return linear
 
 
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:

@@ -122,6 +122,19 @@ def on_device(device: torch.device | str | None) -> AbstractContextManager[Any]:
     return nullcontext() if device is None else torch.device(device)
 
 
+def plain_linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """Return an ``nn.Linear`` with ``weight [out, in]`` and ``bias [out]``.
+
+    Parameters are shared, other tensors copied. The module is built on the meta device, so that no weights are drawn.
+    """
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and not isinstance(value, nn.Parameter):
+            value = nn.Parameter(value.detach().clone(), requires_grad=False)
+        setattr(linear, name, value)
+    return linear
+
+
 Activation = Literal["relu", "swish", "gated-gelu"]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

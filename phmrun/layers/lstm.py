@@ -106,11 +106,6 @@ class LSTM(nn.Module):
         if dtype is not None:
             self.to(dtype)
 
-    def reset_parameters(self) -> None:
-        """Initialize all cells; see :meth:`GateMaps.reset_parameters`."""
-        for cell in self.cells:
-            cell.reset_parameters()  # type: ignore[operator]
-
     def dense_weights(self) -> dict[str, Tensor]:
         """Return the dense weights under the names of ``nn.LSTM``'s parameters.
 
@@ -302,11 +297,6 @@ class LSTM(nn.Module):
             return vectors * F.dropout(torch.ones_like(vectors.narrow(time, 0, 1)), share)
         masks = F.dropout(vectors.new_ones(int(batch_sizes[0]), vectors.shape[-1]), share)
         return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
-
-    def extra_repr(self) -> str:
-        """Return the sizes, layers, directions and dropout as text."""
-        settings = f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
-        return f"{settings}, bidirectional={self.bidirectional}, dropout={self.dropout}"
 
 
 def outputs_and_cells(lstm: LSTM | StartedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -76,7 +76,7 @@ class ConversionReport:
         """Return the report in one line.
 
         It has the numbers of converted layers by class, and of parameters before and after, and of trained ones if
-        fewer. Then it names the first left layer of each class and reason, with the number of further ones. Left
+        fewer. Then it names the first three left layers with their reasons, and the number of further ones. Left
         modules with vectors only (norms, biases) are omitted.
         """
         counts = f"{counted(self.before, 'parameter')} before, {self.after:,} after"
@@ -84,13 +84,11 @@ class ConversionReport:
         kinds = Counter(layer.kind for layer in self.converted)
         layers = ", ".join(f"{number} {kind}" for kind, number in kinds.items()) or "nothing"
         text = f"converted {layers}; {counts}"
-        reasons: dict[tuple[str, str], list[str]] = {}
-        for layer in self.left:
-            if layer.matrix:
-                reasons.setdefault((layer.kind, layer.reason), []).append(layer.name or "the model itself")
-        for (kind, reason), names in reasons.items():
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            text += f"; left: {names[0]}{more} ({kind}: {reason})"
+        left = [
+            f"{layer.name or 'the model itself'} ({layer.kind}: {layer.reason})" for layer in self.left if layer.matrix
+        ]
+        more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+        text += f"; left: {', '.join(left[:3])}{more}" if left else ""
         return text
 
     def __str__(self) -> str:

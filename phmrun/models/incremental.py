@@ -20,8 +20,8 @@ from torch.nn import functional as F
 from phmrun.kernels import attend
 from phmrun.kernels.packed import FewRows, Map, bfloat16_map
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
-from phmrun.layers.inference import Choice, PackedFactors, PackedLinear, plain_linear
-from phmrun.layers.linear import ACTIVATIONS
+from phmrun.layers.inference import Choice, PackedFactors, PackedLinear
+from phmrun.layers.linear import ACTIVATIONS, plain_linear
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
 
 GROWTH = 64

@@ -20,7 +20,6 @@ from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, ope
 from phmrun.exchange.ctranslate2 import Quantization, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.exchange.formats import Format, export
-from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
@@ -86,8 +85,8 @@ class Served:
 def formats_of(trained: TrainedModel) -> list[Format]:
     """Return the installed formats that fit the run, the checkpoint first.
 
-    Factors need a structure other than dense, ONNX a traceable network (with factors: one whose program takes them),
-    CTranslate2 a translation task. Each comes in full precision, bfloat16 and int8.
+    Factors need a structure other than dense, ONNX a traceable network, CTranslate2 a translation task. Each but ONNX
+    comes in full precision, bfloat16 and int8.
     """
     program = trained.module.export_graph()
     factored = [False, True] if _is_structured(trained) else [False]
@@ -95,8 +94,7 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     formats = [Format("checkpoint")]
     formats += [Format("safetensors", kept, precision) for kept in factored for precision in roundings]
     if not program.untraceable:
-        forms = [kept for kept in factored if not kept or program.around]
-        formats += [Format("onnx", kept, precision) for kept in forms for precision in roundings]
+        formats.append(Format("onnx"))
     if TASKS.get(trained.config.task).converts:
         formats += [Format("ctranslate2", False, precision) for precision in roundings]
     return [item for item in formats if item.name == "checkpoint" or find_spec(PACKAGES[item.name])]
@@ -118,9 +116,8 @@ def serve_all(
 ) -> list[Served]:
     """Export a run in several formats; measure each in a new process.
 
-    Files are written into the run's ``exports`` folder. A program that no search of phmrun calls is written, but not
-    measured: ONNX files of tasks and networks without search graphs. Each process has one thread. Results are in the
-    order of ``formats``.
+    Files are written into the run's ``exports`` folder. ONNX files are written, but only their bytes and differences
+    measured. Each process has one thread. Results are in the order of ``formats``.
 
     Args:
         run: The run.
@@ -130,7 +127,6 @@ def serve_all(
         reference: Run of ``latency_ratio``; None: ``run``.
         decode: False to measure only bytes and differences of outputs, without a process.
     """
-    programs = () if open_run(run).module.export_graph().parts else ("onnx",)
     results: list[Served] = []
     expected: list[str] | None = None
     for item in formats:
@@ -138,7 +134,7 @@ def serve_all(
             path, difference = written(run, item)
             size = sum(part.stat().st_size for part in _weights(path))
             served = Served(item, path, int(run.parameters()["total"]), size, difference)
-            if decode and item.name not in programs:
+            if decode and item.name != "onnx":
                 spawn, threads = multiprocessing.get_context("spawn"), torch.set_num_threads
                 arguments = (run.path, item, path, split, list(plugins or {}), (reference or run).path)
                 with ProcessPoolExecutor(1, mp_context=spawn, initializer=threads, initargs=(1,)) as pool:
@@ -207,8 +203,8 @@ def measured(
     trained = open_run(Run(directory))
     data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
     data.prepare()
-    if item.name in ("onnx", "ctranslate2"):
-        __import__(PACKAGES[item.name])
+    if item.name == "ctranslate2":
+        __import__("ctranslate2")
     before = memory_in_use()
     with peak_memory("cpu") as peak:
         engine = _engine(trained, item, path)
@@ -254,14 +250,12 @@ def _outputs(evaluation: Evaluation) -> list[str]:
     return evaluation.predictions.removesuffix("\n").split("\n")  # empty outputs at the end count, too
 
 
-def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTranslate2Model | TrainingModule:
+def _engine(trained: TrainedModel, item: Format, path: Path) -> CTranslate2Model | TrainingModule:
     """Load a format.
 
-    ONNX and CTranslate2 have models of their own. The checkpoint's default weights are loaded into the run's module, in
+    CTranslate2 has a model of its own. The checkpoint's default weights are loaded into the run's module, in
     place. Safetensors replace that module's network by the exported one with these weights, in single precision.
     """
-    if item.name == "onnx":
-        return OnnxModel(path)
     if item.name == "ctranslate2":
         vocabularies = cast(Vocabularies, trained.vocabulary)
         names = token_names(vocabularies.target), token_names(vocabularies.source)
@@ -276,19 +270,14 @@ def _engine(trained: TrainedModel, item: Format, path: Path) -> OnnxModel | CTra
     return trained.module
 
 
-def _predictor(
-    trained: TrainedModel, engine: OnnxModel | CTranslate2Model | TrainingModule, item: Format, batch: int
-) -> Predictor:
+def _predictor(trained: TrainedModel, engine: CTranslate2Model | TrainingModule, item: Format, batch: int) -> Predictor:
     """Return a predictor over a loaded format with a batch size.
 
-    Models of ONNX and CTranslate2 get a translator with the run's search settings, the latter with its engine and
-    quantization.
+    A model of CTranslate2 gets a translator with the run's search settings, its engine and its quantization.
     """
     if isinstance(engine, TrainingModule):
         return trained.loaded(item.label, batch_size=batch, device="cpu")
-    settings: dict[str, Any] = {"batch": batch}
-    if isinstance(engine, CTranslate2Model):
-        settings |= {"engine": "ctranslate2", "quantization": _engine_precision(item)}
+    settings = {"batch": batch, "engine": "ctranslate2", "quantization": _engine_precision(item)}
     search = cast(DecodingConfig, decoding_section(trained.config)).model_copy(update=settings)
     vocabularies = cast(Vocabularies, trained.vocabulary)
     predictor: Any = Translator(None, vocabularies, search, item.label, decoder=engine)

@@ -241,7 +241,7 @@ HINTS = [
     Hint("phmrun export X --format onnx", "export {sva} --format ctranslate2", RAN),
     Hint("use --calibrate 8", "compress {sva} --layer low-rank --budget 0.9 --calibrate 0", r"use (--calibrate 8)"),
     Hint(
-        "Use --format safetensors or onnx with --factored",
+        "Use --format safetensors with --factored",
         "export {sva} --factored --format ctranslate2",
         r"Use (--format safetensors)",
     ),

@@ -1,21 +1,17 @@
 """Exports with factors: small files, equal outputs, readable without phmrun."""
 
-import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from built_networks import built
-from random_transformers import network
 from test_export_graphs import NETWORKS, graph_of
 
 from phmrun.exchange.factored import factored_copy
-from phmrun.exchange.formats import Format, _export_file, export
-from phmrun.families.sequence_to_sequence.graph import translation_graph
+from phmrun.exchange.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.layers import load
 from phmrun.layers.network import structures_of
@@ -91,43 +87,3 @@ def test_networks_of_all_tasks_keep_their_factors(name, tmp_path):
         for network in (program.trained, factored_copy(program.trained, program.network))
     )
     assert factored - {"embedding.tables.0"} == kept  # a language model's plain table is at another place
-
-
-@torch.no_grad()
-@pytest.mark.filterwarnings("ignore:The tensor attributes")
-def test_onnx_holds_factors_and_no_dense_matrix(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    layer = {"structure": "phm", "n": 4}
-    for maps in ("joint", "separate"):
-        trained = trained_run(tmp_path, layer=layer, embedding=layer, tie="all", attention_maps=maps)
-        exported = export(trained, None, "onnx", factored=True)
-        assert exported.path.name == "onnx-factored"
-        assert exported.difference < 1e-4
-        assert json.loads((exported.path / "phmrun.json").read_text())["run"] == tmp_path.name
-        dense = {tuple(value.shape) for value in trained.module.export_graph().network.state_dict().values()}
-        dense = {shape for shape in dense if len(shape) == 2 and min(shape) > 1}
-        for part in exported.parts.values():
-            stored = {tuple(item.dims) for item in onnx.load(part.path).graph.initializer}
-            assert any(len(shape) == 3 and shape[0] == 4 for shape in stored)
-            assert not stored & {*dense, *((columns, rows) for rows, columns in dense)}
-
-
-@torch.no_grad()
-@pytest.mark.filterwarnings("ignore:The tensor attributes")
-@pytest.mark.parametrize("factored", [False, True])
-def test_onnx_of_rounded_weights_is_smaller_and_nearly_equal(factored, tmp_path):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    torch.manual_seed(3)
-    transformer = network(304, width=64, feedforward=256, layer={"structure": "phm", "n": 4}, tie="all")
-    sizes = {}
-    program = translation_graph(transformer)
-    for precision in ("none", "bfloat16", "int8"):
-        form = Format("onnx", factored, precision)
-        part = replace(program.parts["encoder"], trained=program.trained)
-        exported = _export_file(part, tmp_path / f"{precision}.onnx", form, {})
-        sizes[precision] = exported.bytes
-        assert exported.difference < (1e-4 if precision == "none" else 0.15)
-    assert sizes["int8"] < sizes["bfloat16"] < 0.9 * sizes["none"]

@@ -1,5 +1,6 @@
 """Exported files give the trained model's outputs in the tools that read them."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -56,7 +57,7 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
     assert not any("structure" in name for name in names)
     assert facts["run"] == tmp_path.name
     assert facts["weights"] == "best@7"
-    assert "output.weight" in facts["tied"]
+    assert "output.weight" in json.loads(facts["phmrun"])["tied"]
     plain = tmp_path / "plain"
     plain.write_text("")
     assert exported.path.stat().st_mode == plain.stat().st_mode  # as the user's umask has it

@@ -181,7 +181,7 @@ def test_pickles_are_never_opened(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "marian"}')
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
-    with pytest.raises(PhmrunError, match="is a pickle, which can execute code") as refusal:
+    with pytest.raises(PhmrunError, match="a pickle can execute code") as refusal:
         import_checkpoint(tmp_path, "nmt", runs_dir=tmp_path / "runs", data={})
     assert "save_pretrained" in refusal.value.hint
     assert not (tmp_path / "executed").exists()
@@ -217,7 +217,7 @@ def damage(directory, **changes):
         (lambda place: damage(place, d_model=-4), "not a size"),
         (lambda place: damage(place, encoder_layers=3, num_layers=3), "holds no"),
         (lambda place: (place / "config.json").write_text("{"), "damaged"),
-        (lambda place: (place / "config.json").unlink(), "there is no config.json here"),
+        (lambda place: (place / "config.json").unlink(), "damaged: .*No such file"),
         (spoil_pieces, "damaged"),
     ],
     ids=["truncated", "another kind", "another width", "no width", "a layer more", "no JSON", "no config", "no pieces"],

@@ -121,5 +121,3 @@ def test_hgt_refuses_options_that_do_not_fit():
         HGT(16, 64, 2, schedule="falling")
     with pytest.raises(PhmrunError, match="depth is 1,000,000,000"):
         HGT(64, 64, 10**9)
-    with pytest.raises(PhmrunError, match="2 numbers of groups"):
-        HGT(32, 64, 3, schedule=[4, 2])

@@ -202,5 +202,4 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
         facts={"pad": str(PAD), "eos": str(EOS)},
         untraceable=untraceable,
         trained=network,
-        around=ScoresOfClasses,
     )

@@ -8,10 +8,10 @@ from phmrun.config import Experiment, Task, with_decoding
 from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
-from phmrun.exchange.ctranslate2 import digest_of
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import write_text
+from phmrun.layers.factored_file import digest_of
 from phmrun.registry import TASKS
 from phmrun.text.lines import read_parallel
 
@@ -40,7 +40,7 @@ def with_outputs_of(trained: TrainedModel, config: Experiment, weights: str) -> 
     translator = cast(Translator, fast.loaded(weights, batch_size=None, device="cpu"))
     lines = hashlib.sha256("\n".join(sources).encode()).hexdigest()
     # The file name identifies weights, search and sources.
-    mark = f"{digest_of(trained.module)} {translator.signature} {lines}"
+    mark = f"{digest_of(trained.module.state_dict())} {translator.signature} {lines}"
     path = trained.run.own_folder("outputs") / f"train-{hashlib.sha256(mark.encode()).hexdigest()[:12]}.txt"
     if not path.is_file():
         outputs = zip(translator.translate(sources), targets, strict=True)

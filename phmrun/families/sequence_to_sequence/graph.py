@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.engine.export_graph import ExportGraph, random_tokens
-from phmrun.layers import Linear, MultiheadAttention, folded
+from phmrun.layers import MultiheadAttention, folded
 from phmrun.models.incremental import CrossProjections, IncrementalTransformer
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, with_tables
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -41,7 +41,7 @@ class NextTargetToken(nn.Module):
 class SourceEncoder(nn.Module):
     """Encoder, with the keys and values of each decoder layer's attention to the source."""
 
-    def __init__(self, model: "IncrementalTransformer | WithFactors") -> None:
+    def __init__(self, model: IncrementalTransformer) -> None:
         super().__init__()
         self.network = model.network
         self.cross = model.cross
@@ -53,14 +53,14 @@ class SourceEncoder(nn.Module):
             Two tensors ``[layers, batch, heads, source, head_width]``.
         """
         memory = self.network.encode(source, source.ne(PAD)[:, None, None, :])
-        pairs = [cast(Cross, cross).project_memory(memory) for cross in self.cross]
+        pairs = [cast(CrossProjections, cross).project_memory(memory) for cross in self.cross]
         return torch.stack([keys for keys, _ in pairs]), torch.stack([values for _, values in pairs])
 
 
 class DecoderStep(nn.Module):
     """Decoder step: the next target token of every hypothesis, with cached keys and values."""
 
-    def __init__(self, model: "IncrementalTransformer | WithFactors") -> None:
+    def __init__(self, model: IncrementalTransformer) -> None:
         super().__init__()
         self.network = model.network
         self.cross = model.cross
@@ -102,61 +102,13 @@ class DecoderStep(nn.Module):
             keys, values = torch.cat([past_keys[number], key], 2), torch.cat([past_values[number], value], 2)
             hidden = layer.attention.leave(hidden, attended(attention, query, keys, values, relative))
             cross = cast(MultiheadAttention, layer.cross.block)
-            query = cross.split(cast(Cross, self.cross[number]).query(layer.cross.enter(hidden)))
+            query = cross.split(cast(CrossProjections, self.cross[number]).query(layer.cross.enter(hidden)))
             context = attended(cross, query, memory_keys[number], memory_values[number], mask)
             hidden = layer.feedforward(layer.cross.leave(hidden, context))
             all_keys.append(keys)
             all_values.append(values)
         logits: Tensor = network.output(network.decoder_norm(hidden))[:, 0]
         return logits, torch.stack(all_keys), torch.stack(all_values)
-
-
-class CrossFactors:
-    """Input maps of attention to the source, as views of a trained block with its factors.
-
-    It is no module, so that a graph has each factor once, under its name in the network.
-    """
-
-    def __init__(self, attention: MultiheadAttention) -> None:
-        self.attention = attention
-
-    def query(self, inputs: Tensor) -> Tensor:
-        """Return the queries of ``inputs [batch, 1, width]``, ``[batch, 1, inner]``."""
-        return self._part(inputs, 0, 1)
-
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the encoded source, each ``[batch, heads, source, head_width]``."""
-        if len(self.attention.project) == 3:
-            return self.attention.split(self._part(memory, 1, 2)), self.attention.split(self._part(memory, 2, 3))
-        keys, values = self._part(memory, 1, 3).chunk(2, dim=-1)
-        return self.attention.split(keys), self.attention.split(values)
-
-    def _part(self, inputs: Tensor, begin: int, end: int) -> Tensor:
-        """Return the outputs of the parts ``begin`` to ``end`` of queries, keys and values.
-
-        If each part has a map of its own, it is that of ``begin`` alone. A joint map in the factored form computes all
-        parts, and these columns are returned. In the dense form only its rows of W are applied.
-        """
-        maps = cast(list[Linear], list(self.attention.project))
-        if len(maps) == 3:
-            return cast(Tensor, maps[begin](inputs))
-        rows = slice(begin * self.attention.inner_dim, end * self.attention.inner_dim)
-        if maps[0].application == "factored":  # the factors compute all three parts
-            return cast(Tensor, maps[0](inputs))[..., rows]
-        return F.linear(inputs, maps[0].weight[rows], None if maps[0].bias is None else maps[0].bias[rows])
-
-
-Cross = CrossProjections | CrossFactors
-"""Input maps of attention to the source."""
-
-
-class WithFactors:
-    """Trained network with its factors, in place of an ``IncrementalTransformer`` in the graphs of a search."""
-
-    def __init__(self, network: EncoderDecoder) -> None:
-        self.network = network
-        blocks = (layer.cross.block for layer in cast(list[DecoderLayer], list(network.decoder)))
-        self.cross = [CrossFactors(cast(MultiheadAttention, block)) for block in blocks]
 
 
 def attended(attention: MultiheadAttention, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -195,7 +147,6 @@ def translation_graph(network: EncoderDecoder) -> ExportGraph:
         facts=TOKENS,
         parts=search_graphs(network, examples),
         trained=network,
-        around=lambda other: NextTargetToken(cast(EncoderDecoder, other)),
     )
 
 
@@ -245,7 +196,6 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
             outputs=["memory_keys", "memory_values"],
             examples=[(source,) for source, _ in examples],
             facts=TOKENS,
-            around=lambda other: SourceEncoder(WithFactors(cast(EncoderDecoder, other))),
         ),
         "decoder": ExportGraph(
             model.network,
@@ -255,6 +205,5 @@ def search_graphs(network: EncoderDecoder, examples: list[tuple[Tensor, Tensor]]
             outputs=["logits", "keys", "values"],
             examples=steps,
             facts=TOKENS,
-            around=lambda other: DecoderStep(WithFactors(cast(EncoderDecoder, other))),
         ),
     }

@@ -19,7 +19,6 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.exchange.ctranslate2 import Quantization, converted, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
-from phmrun.exchange.onnx_engine import OnnxModel
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.data import ParallelData
 from phmrun.layers.inference import Choice, resolve_application
@@ -72,7 +71,7 @@ class Translator:
         device: torch.device | str = "cpu",
         exports: Path = Path("exports"),
         tokenizer: str = "13a",
-        decoder: IncrementalTransformer | CTranslate2Model | OnnxModel | None = None,
+        decoder: CTranslate2Model | None = None,
     ) -> None:
         self.network, self.vocabularies, self.weights, self.device = network, vocabularies, weights, device
         penalty = "power" if decoding.engine == "ctranslate2" else decoding.penalty
@@ -86,9 +85,9 @@ class Translator:
             self.measures["sentence-bleu"] = partial(sentence_bleu_of_all, tokenizer=tokenizer)
         if decoding.sentence_bleu_nltk:
             self.measures["sentence-bleu-nltk"] = sentence_bleu_nltk_of_all
-        self.decoder: IncrementalTransformer | CTranslate2Model | OnnxModel
+        self.decoder: IncrementalTransformer | CTranslate2Model
         if decoder is not None or network is None:
-            self.decoder = cast(CTranslate2Model | OnnxModel, decoder)
+            self.decoder = cast(CTranslate2Model, decoder)
         elif decoding.engine == "torch":
             self.decoder = IncrementalTransformer(network, PAD, *forms).to(device)
             self.decoder.in_bfloat16 = decoding.quantization == "bfloat16"

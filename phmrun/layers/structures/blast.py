@@ -131,11 +131,6 @@ class Blast(Structure):
         """Return the number of entries of B, C and D."""
         return self.b.numel() + self.c.numel() + self.d.numel()
 
-    def extra_repr(self) -> str:
-        """Return the sizes, the number of blocks and the rank."""
-        sizes = f"out_features={self.out_features}, in_features={self.in_features}"
-        return f"{sizes}, blocks={self.blocks}, rank={self.rank}"
-
 
 def apply_blast(inputs: Tensor, b: Tensor, d: Tensor, c: Tensor, *, out_features: int) -> Tensor:
     """Return W x for ``inputs [tokens, in]``, by the factors.

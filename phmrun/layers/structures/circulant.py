@@ -144,11 +144,6 @@ class Circulant(Structure):
         twice = self.first_column().flip(0).repeat(2)
         return twice.unfold(0, size, 1)[:size].flip(0)
 
-    def rows(self, index: Tensor) -> Tensor:
-        """Return rows of W: row i is c read backwards from position i."""
-        places = index.unsqueeze(-1) - torch.arange(self.in_features, device=index.device)
-        return self.first_column()[places % self.in_features]
-
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """Return W x by spectra: O(d·log d) operations per token.
 

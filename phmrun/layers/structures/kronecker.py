@@ -169,11 +169,6 @@ class Kronecker(Structure):
         sizes = {"columns": self.shapes.q * self.shapes.t, "out_features": self.out_features}
         return PackedFactors(apply_padded, mixer, weight, mixer_first=mixer_first, **sizes)
 
-    def extra_repr(self) -> str:
-        """Return the sizes, the options and the shapes of the factors."""
-        p, q, s, t = self.shapes
-        return f"{super().extra_repr()}, factors={p}×{q} ⊗ {s}×{t}"
-
     def _terms(self) -> tuple[Tensor, Tensor]:
         """Return views of A ``[r, p, q]`` and B ``[r, s, t]``.
 

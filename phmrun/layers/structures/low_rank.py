@@ -104,10 +104,6 @@ class LowRank(Structure):
         """Return r·(k + d)."""
         return self.u.numel() + self.v.numel()
 
-    def extra_repr(self) -> str:
-        """Return the sizes and the rank."""
-        return f"out_features={self.out_features}, in_features={self.in_features}, rank={self.rank}"
-
 
 def apply_low_rank(inputs: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Return U (V x) for U ``[k, r]`` and V ``[r, d]``.

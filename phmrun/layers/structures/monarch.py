@@ -174,11 +174,6 @@ class Monarch(Structure):
         """Return the number of entries of L and R."""
         return self.left.numel() + self.right.numel()
 
-    def extra_repr(self) -> str:
-        """Return the sizes, the number of blocks and the rank."""
-        sizes = f"out_features={self.out_features}, in_features={self.in_features}"
-        return f"{sizes}, blocks={self.blocks}, rank={self.rank}"
-
 
 def apply_monarch(inputs: Tensor, left: Tensor, right: Tensor, *, out_features: int) -> Tensor:
     """Return W x for ``inputs [tokens, d]``, by the factors.

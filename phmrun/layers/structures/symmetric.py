@@ -103,10 +103,6 @@ class Symmetric(Structure):
         """Return diag(w)."""
         return torch.diag(self.diagonal)
 
-    def rows(self, index: Tensor) -> Tensor:
-        """Return rows of diag(w) by number: w_i at place i, zeros elsewhere."""
-        return F.one_hot(index, self.in_features) * self.diagonal
-
     def apply_factored(self, inputs: Tensor) -> Tensor:
         """Return w ∘ x."""
         return inputs * self.diagonal
