@@ -273,7 +273,7 @@ def training(model: TrainedModel, *, like: TrainedModel, data: DataModule, batch
     module, settings, place = model.module, like.config.training, torch.device(device)
     if settings.precision == "64":
         module.double()
-    optimizer = like.module.make_optimizer(module.parameters())
+    optimizer = like.module.make_optimizer(module.network)
     for group in optimizer.param_groups:
         group["lr"] = like.module.schedule(1)
     mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(settings.precision)

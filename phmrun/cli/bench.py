@@ -22,7 +22,6 @@ app = VerbGroup(
     help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
 )
 
-MODULES = ("linear", "lstm")
 PRECISIONS = ("float32", "bfloat16")
 PARTS = ("prediction", "validation", "training")
 DENSE = "dense"
@@ -101,7 +100,6 @@ def _print_run(report: dict[str, Any]) -> None:
 
 @app.command("layers")
 def bench_layers(
-    module: Annotated[str, measured(metavar="|".join(MODULES))] = MODULES[0],
     layer: Annotated[Texts, measured(metavar="NAME", autocompletion=completion.layers)] = None,
     n: Annotated[Texts, measured(metavar="N,…")] = None,
     shape: Annotated[Texts, measured("--shape", "--shapes", metavar="INxOUT,…")] = None,
@@ -114,84 +112,73 @@ def bench_layers(
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measure modules relative to torch's dense ones, in training and inference.
+    """Measure linear maps relative to nn.Linear, in training and inference.
 
     Inference is measured with hot (cached) and cold (uncached) weights.
 
-    It is measured in each form of a module, too: dense (W built once), factored (W never built), unfolded (W built at
-    each call, as after training). 'auto' is the form that phmrun chooses in training, and in inference for this number
-    of tokens. Figures are ratios to the time of the torch module: below 1 is faster.
+    It is measured in each form, too: dense (W built once) and factored (W never built). 'auto' is the form that phmrun
+    chooses in training, and in inference for this number of tokens. Figures are ratios to the time of nn.Linear: below
+    1 is faster.
 
     Args:
-        module: Module that contains the matrices.
         layer: Structure, with options if needed: 'phm n=8'; may be repeated (default: all).
         n: Orders n, for structures that have the option (default: 2,4,8,16).
-        shape: Input × output features (linear's default: 512x512,512x2048,2048x512).
-        tokens: Input vectors per call in inference; lstm: SENTENCESxLENGTH (linear's default: 1,8,64,4096).
-        training_tokens: Input vectors per training step, in the form of --tokens (linear's default: 4096).
+        shape: Input × output features (default: 512x512,512x2048,2048x512).
+        tokens: Input vectors per call in inference (default: 1,8,64,4096).
+        training_tokens: Input vectors per training step (default: 4096).
         precision: Floating-point format; bfloat16: training under autocast, inference with bfloat16 weights.
 
     Examples:
         phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
-        phmrun bench layers --module lstm --layer "phm n=5 variant=released" --layer dense --json
+        phmrun bench layers --layer "phm n=8 variant=released" --layer dense --json
     """
     load_plugins(plugin)
-    if module not in MODULES:
-        raise unknown("module", module, MODULES, where="--module")
     if precision not in PRECISIONS:
         raise unknown("precision", precision, PRECISIONS, where="--precision")
     structures = [measuring.name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
     orders, shapes = measuring.numbers(n, "--n"), [measuring.sides(text) for text in measuring.listed(shape)]
-    batches, training = measuring.batches(tokens, "--tokens"), measuring.batches(training_tokens, "--training-tokens")
+    batches, training = measuring.numbers(tokens, "--tokens"), measuring.numbers(training_tokens, "--training-tokens")
     # After all checks that do not need torch: its import takes seconds.
     import torch
 
     from phmrun.bench import layers, machine
-    from phmrun.bench.modules import MODULE_KINDS, cases
     from phmrun.engine.trained_model import choose_device
 
-    kind = MODULE_KINDS[module]
-    layers.check_batches(kind, batches, "--tokens")
-    layers.check_batches(kind, training, "--training-tokens")
     measuring.prepare_process(threads)
     place, dtype = choose_device(device), getattr(torch, precision)
-    candidates, left_out = cases(kind, structures, orders, shapes, dtype)
+    candidates, left_out = layers.cases(structures, orders, shapes, dtype)
     if not candidates:
         raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--shape")
     for reason in left_out:
         console.print_aside(f"left out: {reason}")
     machine.warn_if_busy()
     with layers.kernels(candidates).applied():
-        facts = {**machine.facts(place), "precision": precision, "gflops": layers.best_gflops(place, dtype)}
+        facts = {**machine.facts(place), "precision": precision}
         sizes: dict[str, Any] = {"batches": batches, "training": training}
         rows = list(layers.measure(candidates, **sizes, rounds=repeats, device=place, dtype=dtype))
     if as_json:
         console.print_json({"machine": facts, "rows": [vars(row) for row in rows]})
         return
     measuring.print_machine(facts)
-    console.stdout().print(f"largest product: {facts['gflops']:,.0f} GFLOP/s", markup=False)
-    print_module(rows)
+    _print_layers(rows, layers.REFERENCE)
 
 
-def print_module(rows: Sequence["Measured"]) -> None:
-    """Print a table of training and one of inference, of one kind of module.
+def _print_layers(rows: Sequence["Measured"], reference: str) -> None:
+    """Print a table of training and one of inference.
 
-    Each has the time of the torch module, and ratios to it: in training, of the form that phmrun chooses, with GFLOP/s
-    of linear maps; in inference, of each form.
+    Each has the time of ``nn.Linear``, and ratios to it: in training, of the form that phmrun chooses; in inference, of
+    each form.
     """
-    name, reference = rows[0].module, rows[0].reference
-    forms = [form for form in ("dense", "factored", "unfolded") if any(form in row.ratios for row in rows)]
+    forms = ("dense", "factored")
     training, inference = [], []
     for row in rows:
-        sizes, batch = f"{row.in_features} → {row.out_features}", " × ".join(f"{side:,}" for side in row.batch)
+        sizes, tokens = f"{row.in_features} → {row.out_features}", f"{row.tokens:,}"
         time = measuring.duration(row.seconds[reference])
         if row.mode == "training":
-            speeds = [f"{row.gflops[name]:,.0f}" if row.gflops else "" for name in (reference, row.auto)]
-            training.append((row.layer, sizes, batch, time, row.ratios[row.auto], row.auto, *speeds))
+            training.append((row.layer, sizes, tokens, time, row.ratios[row.auto], row.auto))
         else:
             ratios = [row.ratios.get(form) for form in forms]
-            inference.append((row.layer, sizes, batch, row.weights, time, *ratios, row.auto))
-    columns = ("layer", "sizes", "batch")
-    heads = (*columns, reference, "ratio", "form", f"GFLOP/s: {reference}", "layer")
-    console.print_table(heads, training, title=f"\n{name}: training step")
-    console.print_table((*columns, "weights", reference, *forms, "auto"), inference, title=f"\n{name}: inference")
+            inference.append((row.layer, sizes, tokens, row.weights, time, *ratios, row.auto))
+    columns = ("layer", "sizes", "tokens")
+    console.print_table((*columns, reference, "ratio", "form"), training, title="\ntraining step")
+    console.print_table((*columns, "weights", reference, *forms, "auto"), inference, title="\ninference")

@@ -57,15 +57,6 @@ def number(text: str, flag: str) -> int:
     return int(text)
 
 
-def batches(values: Sequence[str] | None, flag: str) -> list[tuple[int, ...]]:
-    """Return the sizes of batches in comma-separated lists, (256, 30) for "256x30".
-
-    Raises:
-        PhmrunError: A size is not a positive integer; ``flag`` names the option.
-    """
-    return [tuple(number(part, flag) for part in text.lower().replace("×", "x").split("x")) for text in listed(values)]
-
-
 def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
     """Return name and options of "phm n=8 variant=released".
 

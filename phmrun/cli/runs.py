@@ -230,7 +230,6 @@ def compare(
 @app.command("reproduce")
 def reproduce(
     run: RunArgument,
-    data_dir: Annotated[list[Path] | None, typer.Option(metavar="DIR")] = None,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
@@ -239,9 +238,6 @@ def reproduce(
 
     The new run is in reproduced/ next to it. Prints "identical", or the differences and their possible causes (exit
     code 4).
-
-    Args:
-        data_dir: Folder with the run's own data files, by their names (default: their recorded paths); may be repeated.
     """
     plugins = load_plugins(plugin)
     from phmrun.ledger import Run
@@ -252,21 +248,20 @@ def reproduce(
         from phmrun.engine import reproduction
 
     place = original.path.parent / "reproduced"
-    result = reproduction.reproduce(original, place, plugins=plugins, data_dirs=data_dir or ())
+    result = reproduction.reproduce(original, place, plugins=plugins)
     if as_json:
         facts = {
             "run_id": result.run.id,
             "run_dir": result.run.path,
             "reproduced_dir": result.again.path,
             "identical": result.identical,
-            "tensors": result.tensors,
-            "weights": [row._asdict() for row in result.weights],
+            "checkpoints": result.checkpoints,
+            "weights": result.weights,
             "compared": result.compared,
             "scores": [row._asdict() for row in result.scores],
-            "parted_at_step": result.course.parted,
+            "equal_until_step": result.until,
             "explanations": result.explanations,
-            "verdict": str(result.agreement.outcome),
-            "sentence": result.agreement.sentence,
+            "verdict": result.verdict,
         }
         console.print_json(facts)
     else:
@@ -405,25 +400,17 @@ def _heading(title: str) -> None:
 def _print_reproduction(result: "Reproduction") -> None:
     """Print "identical", or the differences and their possible causes.
 
-    The differences are in weights (tensors among the first 10 rows), scores, and the first step of another history. A
-    sentence on the agreement is last, unless all is identical.
+    The differences are in weights, scores, and the losses of the history.
     """
     say = console.print_line
+    checkpoints = counted(len(result.checkpoints), "checkpoint")
     if result.identical:
-        say(f"identical: {result.tensors:,} tensors and {len(result.compared)} scores of {result.run.id}")
+        say(f"identical: {checkpoints} and {counted(len(result.compared), 'score')} of {result.run.id}")
         return
-    files = sum(not row.name for row in result.weights)
-    counts = [f"{len(result.weights) - files:,} of {result.tensors:,} tensors"] if len(result.weights) > files else []
-    counts += [counted(files, "checkpoint")] if files else []
-    say(f"not identical in {', '.join([*counts, counted(len(result.scores), 'score')])}")
-    rows = [(row.checkpoint, row.name, row.largest) for row in result.weights[:10] if row.name]
-    if rows:
-        console.print_table(("checkpoint", "tensor", "largest difference"), rows)
+    until = "no step" if result.until is None else f"step {result.until:,}"
+    say(f"{result.verdict}: weights in {len(result.weights)} of {checkpoints}; losses are equal until {until}")
     if result.scores:
         console.print_table(("score", "before", "again"), [tuple(row) for row in result.scores])
-    if result.course.parted is not None:
-        say(f"first figure of the history with another digit: step {result.course.parted:,}")
     say("what could explain it:")
     for line in result.explanations:
         say(f"  {line}")
-    say(result.agreement.sentence)

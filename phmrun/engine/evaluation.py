@@ -45,8 +45,6 @@ def evaluate_run(
     are named ``file-NAME-DIGITS/…``, with the first digits of the checksum. The checksum is part of each score's
     signature, except for data without files.
 
-    If the directory cannot be written, a note is printed and the scores are returned; with ``data``, it is an error.
-
     Args:
         trained: Opened run.
         split: Name of a split with references. Default: "test".
@@ -69,7 +67,6 @@ def evaluate_run(
             or the data have changed (exit 3); the checkpoint cannot be used (exit 2 or 3).
     """
     run, config = trained.run, trained.config
-    training = data is not None
     if pairs is not None:
         data, split, title, mark = _pairs(trained, pairs)
     else:
@@ -90,20 +87,13 @@ def evaluate_run(
     }
     for value in metrics.values():
         value["signature"] += f"|data:{mark}" if mark else ""
-    try:
-        run.write(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
-        metrics |= _scores_of_items(run, config.task, name, mark, metrics)
-        for key, value in metrics.items():
-            run.update_metrics(key, value)
-        if pairs is None and not name.startswith(OTHER_FILE):
-            run.write_samples(evaluation.columns, evaluation.samples)
-        write_card(run)
-    # The scores are shown even if the run directory is read-only.
-    except (OSError, PhmrunError) as error:
-        if training:
-            raise
-        reason = error if isinstance(error, OSError) else error.what
-        note(f"the scores could not be kept in {run.path}: {reason}")
+    run.write(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+    metrics |= _scores_of_items(run, config.task, name, mark, metrics)
+    for key, value in metrics.items():
+        run.update_metrics(key, value)
+    if pairs is None and not name.startswith(OTHER_FILE):
+        run.write_samples(evaluation.columns, evaluation.samples)
+    write_card(run)
     return metrics
 
 
@@ -124,40 +114,20 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
         except ModuleNotFoundError:  # the predictor has named the package
             continue
         if items is not None and len(items.counts):
-            facts = [f"items:{metric.name}", *([f"version:{metric.version}"] if metric.version > 1 else [])]
-            signature = "|".join([*facts, *([f"data:{mark}"] if mark else [])])
-            added[key] = Score(
-                metric.words, metric.computed(items.counts), signature, len(items.counts), "items"
-            ).to_json()
+            signature = f"items:{metric.name}" + (f"|version:{metric.version}" if metric.version > 1 else "")
+            signature += f"|data:{mark}" if mark else ""
+            score = Score(metric.words, metric.computed(items.counts), signature, len(items.counts), "items")
+            added[key] = score.to_json()
     return added
 
 
-def _test_options(config: Experiment) -> str:
-    """Return the options of ``phmrun eval`` for another test set of a task.
-
-    They are "--test-src FILE --test-tgt FILE" for parallel text, else "--test FILE".
-    """
-    parallel = "test_source" in config.data.files
-    return "--test-src FILE --test-tgt FILE" if parallel else "--test FILE"
-
-
-def _check_number_of_files(run: Run, config: Experiment, files: Sequence[Path]) -> None:
-    """Check that a task reads this number of test files.
+def _command(run: Run, config: Experiment) -> str:
+    """Return the ``phmrun eval`` command for another test set of a run.
 
     Parallel text has two files, other data one.
-
-    Raises:
-        PhmrunError: (exit 2) It does not.
     """
-    options = _test_options(config)
-    if len(files) == options.count("FILE"):
-        return
-    needed = "one test file" if len(files) > 1 else "parallel text: a source file and a target file"
-    raise PhmrunError(
-        f"the task {config.task} is scored on {needed}",
-        where=", ".join(map(str, files)),
-        hint=f"Run: phmrun eval {run.reference} {options}",
-    )
+    parallel = "test_source" in config.data.files
+    return f"phmrun eval {run.reference} {'--test-src FILE --test-tgt FILE' if parallel else '--test FILE'}"
 
 
 def _scored(
@@ -176,29 +146,20 @@ def _scored(
         PhmrunError: There is no such split (exit 2), or a file is missing or has changed (exit 3).
     """
     run, config = trained.run, trained.config
-    build = TASKS.get(config.task).load("data")
+    build, command = TASKS.get(config.task).load("data"), _command(run, config)
     if files:
-        _check_number_of_files(run, config, files)
+        if len(files) != command.count("FILE"):
+            what = f"{config.task} is scored on another number of files"
+            raise PhmrunError(what, where=", ".join(map(str, files)), hint=f"Run: {command}")
         other = config.model_copy(update={"data": config.data.testing(*files)})
         data, split = build(other, cache_dir()), "test"
     elif data is None:
         try:
             data = build(config, cache_dir())
         except PhmrunError as error:
-            if config.data.name == NO_DATA:
-                hint = f"Run: phmrun eval {run.reference} {_test_options(config)}"
-                raise PhmrunError(error.what, where=error.where, hint=hint, code=error.code) from error
-            if config.data.name != "files":
-                raise
-            raise PhmrunError(
-                error.what,
-                where=error.where,
-                valid=error.valid,
-                hint=f"If the test set has moved, name it: phmrun eval {run.reference} {_test_options(config)}; "
-                "what has the same content has the same name. Or give the run's own `phmrun train …` once more "
-                "with the data's new place: it trains nothing and remembers them.",
-                code=error.code,
-            ) from error
+            if config.data.name in (NO_DATA, "files"):
+                error.hint = f"Name the test set, which has its old name if its content is the same: {command}"
+            raise
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
     present, record = Split.of(data.sources(split)), run.data()
@@ -216,8 +177,7 @@ def _scored(
         raise PhmrunError(
             f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})",
             where=where,
-            hint=f"Put the old file back, or score this one under a name of its own: phmrun eval {run.reference} "
-            f"{_test_options(config)}.",
+            hint=f"Put the old file back, or score this one under a name of its own: {command}",
             code=ExitCode.DATA,
         )
     return data, split, split, mark

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +29,7 @@ from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.card import write_card
 from phmrun.ledger.outcome import clear, has_begun, log_file, outcome_kept
-from phmrun.ledger.sameness import require_same, runs_beside
+from phmrun.ledger.sameness import require_same
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
@@ -115,7 +115,7 @@ def train(
     """Train a model and score it; return the scores.
 
     An interrupted training of the same experiment is continued. Warnings in the log name doubts about the data, and
-    changes of code or environment since the run began.
+    changes of the environment since the run began.
 
     Args:
         config: Resolved config.
@@ -142,7 +142,10 @@ def train(
 
     quiet_lightning(verbosity > 0)
     check_hardware(config.training, config.hardware)
-    _check_steps(config, derivation)
+    if config.training.max_steps == 0 and not (derivation and derivation.start):
+        hint = f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing."
+        what = "no optimizer step is to be trained: max_steps is 0"
+        raise PhmrunError(what, where="training.max_steps", valid=("1 or more",), hint=hint)
     wandb_mode(config.logging.wandb)  # raises on an unknown mode, before a run directory exists
     config, parent = with_base(config, Run.find(runs_dir, extend) if extend else None)
     config = with_base_vocabulary(with_absolute_paths(config))
@@ -164,8 +167,6 @@ def train(
     if continued:
         require_same(continued, config, marks)
         name, text = continued.id, read_text(continued.config_path)
-    if not (runs_dir / name).exists():
-        _warn_of_former_run(runs_dir, name, config, marks, data.fingerprints())
     run = Run.create(runs_dir, name, text)
     with run.lock():
         if restart:
@@ -186,36 +187,6 @@ def train(
             kernels = kernels_of(config, network, segments)
             with kernels.applied(), recording(run, config, kernels) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)
-
-
-def _check_steps(config: Experiment, derivation: Derivation | None) -> None:
-    """Check that there are steps to train, or trained weights to start from.
-
-    Raises:
-        PhmrunError: ``max_steps`` is 0, and the derivation sets no weights.
-    """
-    if config.training.max_steps == 0 and not (derivation and derivation.start):
-        raise PhmrunError(
-            "no optimizer step is to be trained: max_steps is 0",
-            where="training.max_steps",
-            valid=("1 or more",),
-            hint=f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing.",
-        )
-
-
-def _warn_of_former_run(
-    runs_dir: Path, name: str, config: Experiment, marks: Mapping[str, str], data: Collection[str]
-) -> None:
-    """Log a warning if a run has the settings of a new one, but other data, code or mathematics.
-
-    Of several, the one updated last is named. Unreadable and derived runs are left out.
-    """
-    for run, changes in reversed(list(runs_beside(runs_dir, name, config, marks))):
-        replaceable = all(key in data or key.startswith(("plugin ", "package ")) for key in changes.checksums)
-        if replaceable and not changes.settings:
-            what = "a new run begins beside %s (%s at step %s), with the same settings; different: %s"
-            LOG.warning(what, run.id, run.status.state, f"{run.status.step:,}", ", ".join(changes.names))
-            return
 
 
 def _train(
@@ -345,7 +316,11 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     for name, score in scores_of_training(run, fitted, config.training).items():
         run.update_metrics(name, score)
     if not fitted.complete:
-        return _close_unfinished(run, fitted, mirror)
+        run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+        mirror.finish()
+        write_card(run)
+        LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)
+        return TrainResult(run.id, run.path, {}, State.INTERRUPTED)
     # The weights are complete: after an error from here on, the same command only scores them.
     with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
         metrics: dict[str, Any] = {}
@@ -360,16 +335,3 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     mirror.finish()
     write_card(run)
     return TrainResult(run.id, run.path, metrics, State.DONE)
-
-
-def _close_unfinished(run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Close run and mirror at the time limit, without test scores.
-
-    The state becomes interrupted, and the run's card is written. The result has no scores. The log has the command that
-    scores the run.
-    """
-    run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
-    mirror.finish()
-    write_card(run)
-    LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)
-    return TrainResult(run.id, run.path, {}, State.INTERRUPTED)

@@ -4,13 +4,11 @@ Tasks define a plain :class:`~phmrun.engine.module.TrainingModule` and :class:`~
 trained networks are used without Lightning.
 
 Lightning imports torchmetrics, which imports transformers, SciPy and Matplotlib if they are installed. That takes 2.8
-of 5.6 seconds of CPU time, so these packages are hidden during the import. Code that needs torchmetrics' scores with
-these packages sets the environment variable ``PHMRUN_HIDE_UNUSED=0``, which turns this off.
+of 5.6 seconds of CPU time, so these packages are hidden during the import.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 from unittest import mock
@@ -22,50 +20,33 @@ from phmrun.engine.data import DataModule
 from phmrun.engine.module import Batch, TrainingModule
 
 UNUSED = {"matplotlib", "scipy", "transformers"}
+_version, _available = imports._version, imports.package_available
 
 
-@contextmanager
-def _unused_not_found() -> Iterator[None]:
-    """Hide Matplotlib, SciPy and transformers from version checks within the block.
+def _version_of(name: str) -> str:
+    """Return the version of a package.
 
-    Do nothing if torchmetrics checks for packages by other functions, or if ``PHMRUN_HIDE_UNUSED`` is 0.
+    Raises:
+        PackageNotFoundError: It is unused or missing.
     """
-    version, available = getattr(imports, "_version", None), getattr(imports, "package_available", None)
-
-    def version_of(name: str) -> str:
-        """Return the version of a package.
-
-        Raises:
-            PackageNotFoundError: It is hidden or missing.
-        """
-        if name in UNUSED:
-            raise PackageNotFoundError(name)
-        installed: str = version(name)  # type: ignore[misc]
-        return installed
-
-    def is_available(name: str) -> bool:
-        """Return True if a package is installed and not hidden."""
-        return name not in UNUSED and available is not None and available(name)
-
-    with ExitStack() as patches:
-        if version is not None and available is not None and os.environ.get("PHMRUN_HIDE_UNUSED") != "0":
-            patches.enter_context(mock.patch.object(imports, "_version", version_of))
-            patches.enter_context(mock.patch.object(imports, "package_available", is_available))
-        yield
+    if name in UNUSED:
+        raise PackageNotFoundError(name)
+    return str(_version(name))
 
 
-with _unused_not_found():
+with (
+    mock.patch.object(imports, "_version", _version_of),
+    mock.patch.object(imports, "package_available", lambda name: name not in UNUSED and _available(name)),
+):
     import pytorch_lightning as pl
     from lightning_fabric.plugins.io import TorchCheckpointIO
     from lightning_fabric.utilities.exceptions import MisconfigurationException
     from pytorch_lightning.callbacks import Callback
     from pytorch_lightning.profilers import PassThroughProfiler
-    from pytorch_lightning.strategies import DDPStrategy
     from pytorch_lightning.utilities import move_data_to_device
 
 __all__ = [
     "Callback",
-    "DDPStrategy",
     "MisconfigurationException",
     "PassThroughProfiler",
     "TorchCheckpointIO",

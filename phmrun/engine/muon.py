@@ -25,7 +25,7 @@ class MuonWithAdamW(Optimizer):
     """torch.optim.Muon for groups with ``muon=True``, torch.optim.AdamW for the others.
 
     Args:
-        params: Parameters, or parameter groups. Without the key ``muon``, matrices are Muon's.
+        params: Parameters, of which matrices are Muon's; or groups with the key ``muon``.
         lr: Learning rate of both.
         betas: Decay of AdamW's running means; Muon's momentum is 0.95, after Nesterov.
         eps: Added to the denominator of AdamW's update.

@@ -1,6 +1,5 @@
 """Trained runs: checks, loading of weights, prediction."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -212,7 +211,10 @@ class TrainedModel:
         """
         best, last = self.run.checkpoints / BEST, self.run.checkpoints / LAST
         if checkpoint in (None, "best", "last") and not best.is_file() and not last.is_file():
-            raise self._untrained()
+            again = f"`phmrun runs reproduce {self.run.reference}` trains it again."
+            what = f"there is no such checkpoint: {self.run.id} has none ({self.run.status.state})"
+            hint = again if self.run.status.state is State.DONE else "The command that trained it continues it."
+            raise PhmrunError(what, where=str(self.run.checkpoints), hint=hint, code=ExitCode.DATA)
         if checkpoint is not None:
             return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
         if best.is_file():
@@ -226,23 +228,6 @@ class TrainedModel:
                 code=ExitCode.DATA,
             )
         return last
-
-    def _untrained(self) -> PhmrunError:
-        """Return the error (exit 3) for a run without checkpoints.
-
-        It names ``phmrun train`` with the run's config; for a run that is done, ``phmrun runs reproduce``.
-        """
-        run = self.run
-        config, runs_dir = (shlex.quote(str(path)) for path in (run.config_path, run.path.parent))
-        command = f"phmrun train {self.config.task} --config {config} --runs-dir {runs_dir}"
-        if run.status.state is State.DONE:  # its record is complete, only the weights are gone
-            command = f"phmrun runs reproduce {run.reference}"
-        return PhmrunError(
-            f"there is no such checkpoint: {run.id} has none ({run.status.state})",
-            where=str(run.checkpoints),
-            hint=f"Train it: {command}",
-            code=ExitCode.DATA,
-        )
 
 
 def config_of(run: Run) -> Experiment:
@@ -310,10 +295,8 @@ def open_run(run: Run) -> TrainedModel:
         what = f"a run of the task {task.name!r} has scores, and no network that phmrun can load"
         raise PhmrunError(what, where=str(run.path), hint=f"`phmrun runs show {run.reference}` shows its record.")
     if not run.vocabulary.is_dir():
-        if (run.checkpoints / LAST).is_file():
-            hint = "Put the folder back, or take it from an archive; training with --restart makes it anew."
-            raise PhmrunError("the vocabulary is missing", where=str(run.vocabulary), hint=hint, code=ExitCode.DATA)
-        raise PhmrunError("the run has not been trained yet", where=str(run.path), code=ExitCode.DATA)
+        what = "the vocabulary is missing, or the run has not been trained yet"
+        raise PhmrunError(what, where=str(run.vocabulary), code=ExitCode.DATA)
     vocabulary = task.load("vocabulary").load(run.vocabulary)
     module = build_module(config, *vocabulary.sizes)
     if config.adapts:

@@ -26,7 +26,7 @@ class LabelPair(NamedTuple):
 
     gold: str
     predicted: str
-    part: str = ""  # part of the test set that the item belongs to; empty: none
+    part: str = ""
 
 
 def accuracy(

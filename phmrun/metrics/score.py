@@ -48,8 +48,3 @@ class Score:
         if self.warnings:
             result["warnings"] = list(self.warnings)
         return result
-
-    def __str__(self) -> str:
-        """Return a line such as ``BLEU 34.56 [33.10, 36.02] (1,000 sentences, nrefs:1|…)``."""
-        interval = "" if self.ci is None else f" [{self.ci[0]:.2f}, {self.ci[1]:.2f}]"
-        return f"{self.name} {self.value:.2f}{interval} ({self.n:,} {self.unit}, {self.signature})"

@@ -89,7 +89,8 @@ def bleu(
     # Without sacreBLEU's advice on tokenized text, which names options that phmrun does not have.
     metric = BLEU(force=True, tokenize=tokenizer)
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
-    warnings += _tokenized(hypotheses, references)
+    if (ends := sum(line.endswith(" .") for line in hypotheses)) >= TOKENIZED:
+        warnings += (f'{ends:,} outputs end in " .": this is no BLEU of detokenized text',)
     extras = {
         "precisions": [float(precision) for precision in result.precisions],
         "brevity_penalty": float(result.bp),
@@ -169,19 +170,6 @@ def _mean(values: Sequence[float], signature: str) -> Score:
     return Score("sentence BLEU", mean, f"{signature}|mean:sentences", len(values), extras=extras)
 
 
-def _tokenized(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[str, ...]:
-    """Return a warning if the outputs look tokenized, else none.
-
-    At least 100 of them then end in a separate period (sacreBLEU's rule). The warning says if the references do, too.
-    """
-    ends, theirs = (sum(line.endswith(" .") for line in lines) for lines in (hypotheses, references))
-    if ends < TOKENIZED:
-        return ()
-    if theirs >= TOKENIZED:
-        return (f'outputs and references are tokenized (" ." ends {ends:,}): this is no BLEU of detokenized text',)
-    return (f'{ends:,} outputs end in " ." and the references do not: BLEU is of detokenized text',)
-
-
 def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], *, tokenizer: str = USUAL) -> Counts:
     """Count the statistics of corpus BLEU for each sentence, for resampling.
 
@@ -207,11 +195,7 @@ def bleu_of(sums: Counts) -> Counts:
 
     Shapes: ``[sets, 10] -> [sets]``.
     """
-    scores = []
-    for row in sums.astype(int).tolist():
-        matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
-        scores.append(BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp").score)
-    return np.array(scores)
+    return np.array(_bleus(sums, effective_order=False))
 
 
 def sentence_bleu_of(counts: Counts) -> float:
@@ -219,12 +203,14 @@ def sentence_bleu_of(counts: Counts) -> float:
 
     ``counts`` is ``[sentences, 10]``, with at least one sentence.
     """
-    values = []
-    for row in counts.astype(int).tolist():
-        matches, totals, (length, reference) = row[:ORDER], row[ORDER : 2 * ORDER], row[2 * ORDER :]
-        score = BLEU.compute_bleu(matches, totals, length, reference, smooth_method="exp", effective_order=True)
-        values.append(score.score)
-    return math.fsum(values) / len(values)
+    return math.fsum(_bleus(counts, effective_order=True)) / len(counts)
+
+
+def _bleus(counts: Counts, *, effective_order: bool) -> list[float]:
+    """Return the BLEU of each row of :func:`bleu_counts`, in percent, with exponential smoothing."""
+    settings: dict[str, Any] = {"smooth_method": "exp", "effective_order": effective_order}
+    rows = [(row[:ORDER], row[ORDER : 2 * ORDER], *row[2 * ORDER :]) for row in counts.astype(int).tolist()]
+    return [float(BLEU.compute_bleu(*row, **settings).score) for row in rows]
 
 
 def nltk_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:

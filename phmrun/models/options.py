@@ -139,10 +139,8 @@ class TransformerOptions(ModelConfig):
         for key, value in _DELIGHT.items():
             if getattr(self, key) != value:
                 raise ValueError(f"{key}={getattr(self, key)} is of the Transformer: DeLighT's is {value}")
-        if self.positions == "relative":
-            raise ValueError("positions=relative is of the Transformer: DeLighT's are sinusoidal")
-        if self.tie == "embeddings" or self.head_width:
-            raise ValueError("tie=embeddings and head_width are of the Transformer, not of DeLighT")
+        if self.positions == "relative" or self.tie == "embeddings" or self.head_width:
+            raise ValueError("positions=relative, tie=embeddings and head_width are of the Transformer, not of DeLighT")
         if self.min_depth > self.max_depth:
             raise ValueError(f"min_depth={self.min_depth} is more than max_depth={self.max_depth}")
         return self
@@ -152,7 +150,7 @@ class HuggingFaceOptions(ModelConfig):
     """Options of a network of transformers."""
 
     path: FilePath = None
-    """hf: folder of a model (config.json, model.safetensors, tokenizer.json, or a GGUF file), whose weights are read.
+    """hf: folder of a model (config.json, model.safetensors, tokenizer.json), whose weights are read.
     Its contents are part of the run id.
     """
     only: str = ""

@@ -75,7 +75,7 @@ def test_training_makes_the_steps_that_training_makes(run, monkeypatch):
     data = build_data(trained.config)
     ours, by_hand = trained.module, other.module
     by_hand.load_state_dict(ours.state_dict())
-    monkeypatch.setattr(ours, "make_optimizer", lambda parameters: torch.optim.SGD(parameters, 1.0))
+    monkeypatch.setattr(ours, "make_optimizer", lambda network: torch.optim.SGD(network.parameters(), 1.0))
     monkeypatch.setattr(ours, "schedule", lambda step: 0.5)
     bench.training(trained, like=trained, data=data, batches=4, device="cpu")()
     optimizer = torch.optim.SGD(by_hand.train().parameters(), 0.5)

@@ -94,6 +94,7 @@ def restored(folder: Path) -> None:
     add_results(folder)
     with pytest.raises(SystemExit):
         main(["results", "restore", "results", "--runs-dir", "restored"])
+    shutil.copytree(folder / "sva-data", folder, dirs_exist_ok=True)  # records name the user's files without a folder
 
 
 def write(name: str, content: str) -> Callable[[Path], None]:
@@ -155,9 +156,9 @@ HINTS = [
         fill={"FILE": "sva-data/test.tsv"},
     ),
     Hint(
-        "If the test set has moved, name it: phmrun eval X X;",
+        "which has its old name if its content is the same: phmrun eval X X",
         "eval {sva} --split test",
-        r"name it: " + RAN,
+        r"is the same: " + RAN,
         move("sva-data/test.tsv", "moved.tsv"),
         fill={"FILE": "moved.tsv"},
     ),
@@ -169,13 +170,17 @@ HINTS = [
         remove("elsewhere/sva-*/checkpoints/best*"),
     ),
     Hint("Use --average X", "eval {sva} --average 9", r"Use (--average \d+)"),
-    Hint("Train it: X", "eval {sva}", r"Train it: " + RAN, remove("elsewhere/sva-*/checkpoints/*")),
+    Hint(
+        "`phmrun runs reproduce X` trains it again.",
+        "eval {sva}",
+        r"`" + RAN + "`",
+        remove("elsewhere/sva-*/checkpoints/*"),
+    ),
     Hint(
         "`phmrun runs reproduce X` trains it again",
         "eval latest --runs-dir restored",
         r"`" + RAN,
         restored,
-        also="--data-dir sva-data",
     ),
     Hint("`phmrun verify X` names", "eval {sva}", r"`" + RAN + "`", remove("elsewhere/sva-*/data.json"), code=3),
     Hint(
@@ -186,13 +191,6 @@ HINTS = [
         also="--yes",
     ),
     Hint("`phmrun runs list` shows", "eval nothing", r"`(phmrun runs list)`"),
-    Hint(
-        "--data-dir DIR finds the run's files",
-        "runs reproduce {sva}",
-        r"(--data-dir DIR) finds",
-        move("sva-data", "new-place"),
-        fill={"DIR": "new-place"},
-    ),
     Hint("Use --yes to delete without a question", "runs rm {sva}", r"Use (--yes) to"),
     # training
     Hint("--restart trains it from the start", SVA, r"(--restart) trains", also="--yes"),

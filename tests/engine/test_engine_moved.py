@@ -99,13 +99,3 @@ def _ending(task):
 
 def _digits(scores):
     return next(iter(scores)).partition("/")[0].rpartition("-")[2]
-
-
-def test_training_on_edited_data_names_the_run_on_the_former_ones(tmp_path, caplog):
-    config = configured("sva", tmp_path / "corpus", {"training": {"max_steps": 2}})
-    former = run_of(run_experiment(config, tmp_path / "runs"))
-    assert "a new run begins" not in caplog.text
-    with (tmp_path / "corpus" / "train.tsv").open("a") as handle:
-        handle.write("VBZ\tn1 w2\n")
-    run_experiment(config, tmp_path / "runs")
-    assert f"a new run begins beside {former.id} (done at step 2), with the same settings; different: " in caplog.text

@@ -1,6 +1,5 @@
 """Opening a trained run: which weights, which device, which name a score gets."""
 
-import shlex
 import shutil
 
 import pytest
@@ -53,14 +52,13 @@ def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "verb"), [(State.INTERRUPTED, "phmrun train nmt --config "), (State.DONE, "phmrun runs reproduce ")]
+    ("state", "hint"),
+    [(State.INTERRUPTED, "The command that trained it"), (State.DONE, "`phmrun runs reproduce ")],
 )
-def test_run_without_checkpoints_names_the_command(run, tmp_path, state, verb):
+def test_run_without_checkpoints_says_how_to_get_some(run, tmp_path, state, hint):
     shutil.copytree(run.path, copy := tmp_path / "my runs" / run.path.name)
     shutil.rmtree(copy / "checkpoints")
     Run(copy).set_state(state)
     with pytest.raises(PhmrunError, match=f"{run.id} has none") as caught:
         open_run(Run(copy)).load()
-    assert verb in caught.value.hint
-    named = copy if state is State.DONE else copy.parent
-    assert shlex.split(caught.value.hint)[-1] == str(named)
+    assert caught.value.hint.startswith(hint)

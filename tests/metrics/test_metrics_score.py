@@ -1,4 +1,4 @@
-"""A score as JSON and as text."""
+"""A score as JSON."""
 
 from phmrun.metrics import Score
 
@@ -16,9 +16,3 @@ def test_score_as_json_leaves_out_what_is_unset():
         "warnings": ["careful"],
     }
     assert bare.to_json() == {"value": 0.5, "signature": "n:2", "n": 2, "unit": "tokens"}
-
-
-def test_score_as_text_has_interval_and_signature():
-    score = Score("BLEU", 34.5678, "nrefs:1", 1000, ci=(33.0, 36.0))
-    assert str(score) == "BLEU 34.57 [33.00, 36.00] (1,000 sentences, nrefs:1)"
-    assert str(Score("BLEU", 1.0, "nrefs:1", 2)) == "BLEU 1.00 (2 sentences, nrefs:1)"
