@@ -17,8 +17,8 @@ from benchmarks.arguments import parser, start
 from phmrun.cli import console, measuring
 from phmrun.engine.trained_model import open_run
 from phmrun.ledger import Run
-from phmrun.ledger.card import SERVING
 from phmrun.ledger.recorded_config import config_values, network_label
+from phmrun.ledger.wording import SERVING
 from phmrun.sweeps.serving import formats_of, serve_all
 
 LAYERS: Mapping[str, Mapping[str, Any]] = {

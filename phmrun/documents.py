@@ -49,10 +49,8 @@ _SCALARS = (
     ),
     ("merge", r"<<", ["<"]),
 )
-_KEY_TAGS = (f"{_PREFIX}str", f"{_PREFIX}merge")
-_NUMBER_OR_TRUTH = tuple(f"{_PREFIX}{kind}" for kind in ("bool", "int", "float"))
-"""Tags of keys that are read as the text they are written as: ``{0: entailment, true: neutral}``."""
-_TAGS = tuple(f"{_PREFIX}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge"))
+_KEY_TAGS = tuple(f"{_PREFIX}{kind}" for kind in ("str", "merge", "bool", "int", "float"))
+"""Tags of keys, which are read as the text they are written as: ``{0: entailment, true: neutral}``."""
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -60,27 +58,25 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's own protocol)
 
-    def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
-        """Construct a scalar after checking that its text fits its tag.
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        """Construct a mapping; its keys are the texts as they are written."""
+        self.flatten_mapping(node)
+        return {key.value: self.construct_object(value, deep=deep) for key, value in node.value}
 
-        Truth values are "true" and "false" in any case; integers are decimal or hexadecimal. An integer's text also
-        fits a float.
+    def construct_number_or_truth(self, node: yaml.ScalarNode) -> bool | int | float:
+        """Construct a scalar from its text: "true" or "false" in any case, or a decimal or hexadecimal number.
 
         Raises:
-            yaml.MarkedYAMLError: It does not fit, or a number is longer than 100 characters.
+            yaml.MarkedYAMLError: A number is longer than 100 characters.
         """
-        text: str = self.construct_scalar(node)
+        text: str = self.construct_scalar(node).lower()
         if node.tag == f"{_PREFIX}bool":
-            if text.lower() not in ("true", "false"):
-                raise _fault(f"{_short(text.lower())} is neither true nor false", node)
-            return text.lower() == "true"
+            return text == "true"
         if len(text) > MOST_DIGITS:
             raise _fault(f"a number of {len(text):,} characters is too long", node)
-        if self.resolve(yaml.ScalarNode, text, (True, False)) not in (f"{_PREFIX}int", node.tag):
-            raise _fault(f"{_short(text)} is not a number", node)
         if node.tag == f"{_PREFIX}int":
             return int(text, 16 if "x" in text else 10)
-        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        return float(text.replace(".inf", "inf").replace(".nan", "nan"))
 
 
 for _kind in ("bool", "int", "float"):
@@ -134,13 +130,14 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
                 raise _fault("the values are nested too deeply", event)
+            if tag := getattr(event, "tag", None):
+                raise _fault(f"the tag {_short(tag)} is not read", event)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             if node is None:
                 return None, {}
             _check_nodes(node)
-            _read_keys_as_text(node)
             lines = dict(_line_numbers(node, ""))  # before merged keys are added to the nodes
             return loader.construct_document(node), lines
         finally:
@@ -199,7 +196,7 @@ def _check_nodes(root: yaml.Node) -> None:
     """Check keys and sizes of all nodes below a YAML node.
 
     Raises:
-        yaml.MarkedYAMLError: A key is neither text nor a scalar read as text, or occurs twice; a tag is unknown; a
+        yaml.MarkedYAMLError: A key is neither text nor a scalar read as text, or occurs twice; a
             value holds itself, expands to more than 1,048,576 characters, or nests more than 50 levels.
     """
     sizes: dict[yaml.Node, tuple[int, int]] = {}
@@ -212,8 +209,6 @@ def _check_nodes(root: yaml.Node) -> None:
         """
         if node in within:
             raise _fault("a value holds itself", node)
-        if node.tag not in _TAGS:
-            raise _fault(f"could not determine a constructor for the tag {_short(node.tag)}", node)
         # An alias is the very node that it names: measured once, its size is added wherever it stands, so that the time
         # follows the length of the text. Its levels count as well: _check_depth sees those of the text alone.
         if node in sizes:
@@ -231,7 +226,7 @@ def _check_nodes(root: yaml.Node) -> None:
                 raise _fault("the values are nested too deeply", node)
         lines: dict[str, int] = {}
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if not isinstance(key, yaml.ScalarNode) or key.tag not in (*_KEY_TAGS, *_NUMBER_OR_TRUTH):
+            if not isinstance(key, yaml.ScalarNode) or key.tag not in _KEY_TAGS:
                 raise _fault(f"the key {_short(getattr(key, 'value', ''))} must be text", key)
             if key.value in lines:
                 raise _fault(f"the key {_short(key.value)} is given twice, first in line {lines[key.value]}", key)
@@ -241,35 +236,6 @@ def _check_nodes(root: yaml.Node) -> None:
         return sizes[node]
 
     measure(root)
-
-
-def _read_keys_as_text(root: yaml.Node) -> None:
-    """Replace keys that are numbers or truth values by text.
-
-    The text is as written. The nodes are changed in place.
-    """
-    waiting, visited = [root], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in visited or not isinstance(node, yaml.CollectionNode):
-            continue
-        visited.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            # new nodes, since an alias may use the same node as a value
-            node.value = [(_as_text(key), value) for key, value in node.value]
-            waiting += [value for _, value in node.value]
-        else:
-            waiting += node.value
-
-
-def _as_text(key: yaml.Node) -> yaml.Node:
-    """Return a key that is a number or truth value as a text node.
-
-    Other keys are unchanged.
-    """
-    if key.tag not in _NUMBER_OR_TRUTH:
-        return key
-    return yaml.ScalarNode(f"{_PREFIX}str", key.value, key.start_mark, key.end_mark)
 
 
 def _line_numbers(node: yaml.Node, prefix: str) -> Iterator[tuple[str, int]]:

@@ -325,26 +325,27 @@ def disk_error(
     result is ``None`` for errors of another kind. Arguments are those of :func:`disk_errors`; ``code`` is the exit
     code.
     """
+    if error.errno not in _DISK_FAULTS:
+        return None
     path = Path(str(error.filename)) if error.filename is not None else None
-    again = hint or "Then give the same command again."
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        what = "the disk is full" if error.errno == errno.ENOSPC else "the quota or the size limit is reached"
+    what = _DISK_FAULTS[error.errno]
+    if error.errno == errno.ENOSPC:
         facts = [f"{needed / 1e6:,.1f} MB are needed"] if needed else []
-        for folder in path.absolute().parents if path and error.errno == errno.ENOSPC else ():
+        for folder in path.absolute().parents if path else ():
             with suppress(OSError):  # the nearest folder that exists
                 facts.append(f"{shutil.disk_usage(folder).free / 1e6:,.1f} MB are free")
                 break
         what = f"{what} ({', '.join(facts)})" if facts else what
-        advice = f"Make room there. {again}"
-    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        what = "this cannot be written to: the disk is read-only" if error.errno == errno.EROFS else "no permission"
-        advice = "Change that, or choose another place, such as --runs-dir."
-    elif error.errno == errno.ENOTDIR:
-        what, advice = "a file is in the place of a folder", "Choose another place, such as --runs-dir."
-    elif error.errno in (errno.EISDIR, errno.ELOOP, errno.ENOTEMPTY, errno.ENXIO):
-        what, advice = f"something else is in this place: {error.strerror}", f"Move it away. {again}"
-    elif error.errno == errno.EIO:
-        what, advice = "the disk reports an error", again
-    else:
-        return None
+    advice = f"Make room, or choose another place, such as by --runs-dir. {hint or 'Then give the same command again.'}"
     return PhmrunError(what, where=str(path) if path else None, hint=advice, code=code)
+
+
+_DISK_FAULTS = {
+    errno.ENOSPC: "the disk is full",
+    **dict.fromkeys((errno.EDQUOT, errno.EFBIG), "the quota or the size limit is reached"),
+    errno.EROFS: "this cannot be written to: the disk is read-only",
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "no permission"),
+    errno.ENOTDIR: "a file is in the place of a folder",
+    **dict.fromkeys((errno.EISDIR, errno.ELOOP, errno.ENOTEMPTY, errno.ENXIO), "something else is in this place"),
+    errno.EIO: "the disk reports an error",
+}

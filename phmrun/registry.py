@@ -211,15 +211,6 @@ def foreign_announcements() -> list[list[Announcement]]:
 
 
 @functools.cache
-def misnamed() -> tuple[Announcement, ...]:
-    """Return the announcements with invalid names; cached.
-
-    Registries ignore them.
-    """
-    return tuple(announcement for announcement in all_announcements() if not NAME.fullmatch(announcement.point.name))
-
-
-@functools.cache
 def _announcements() -> dict[str, dict[str, list[Announcement]]]:
     """Return the announcements of all packages by group and name; cached.
 

@@ -21,8 +21,8 @@ from urllib.parse import quote
 from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.escaping import fenced, markdown
-from phmrun.ledger.card import duration, number
 from phmrun.ledger.listing import unchanged
+from phmrun.ledger.wording import duration, number
 from phmrun.metric import metric_of
 from phmrun.papers.published import Printed
 from phmrun.papers.table import FOLDER, load_table

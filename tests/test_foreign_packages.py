@@ -72,7 +72,7 @@ def forget(*names):
     for name in names:
         sys.modules.pop(name, None)
         STRUCTURES._registered.pop(name, None)
-    for cached in (registry._announcements, registry.all_announcements, registry.misnamed):
+    for cached in (registry._announcements, registry.all_announcements):
         cached.cache_clear()
     code._package_checksum.cache_clear()
 

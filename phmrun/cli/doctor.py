@@ -142,9 +142,9 @@ def _bf16() -> Check:
 def _extensions() -> Iterator[Check]:
     """Yield checks of the plug-ins of other packages.
 
-    A name announced twice has failed; an invalid name is a warning.
+    A name announced twice has failed.
     """
-    from phmrun.registry import OURS, foreign_announcements, misnamed
+    from phmrun.registry import OURS, foreign_announcements
 
     for announcements in foreign_announcements():
         point = announcements[0].point
@@ -155,10 +155,6 @@ def _extensions() -> Iterator[Check]:
         else:
             foreign = next(item.distribution for item in reversed(announcements) if item.distribution != OURS)
             yield Check(name, "failed", f"announced twice: by {origins}", f"pip uninstall {foreign}")
-    for announcement in misnamed():
-        name = ascii(announcement.point.name)
-        advice = "It is left out. A name has letters, digits and . _ + - / only."
-        yield Check("names", "warning", f"{name} is no name, from {ascii(announcement.origin)[1:-1]}", advice)
 
 
 def _data() -> Iterator[Check]:

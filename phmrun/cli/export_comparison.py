@@ -5,7 +5,7 @@ from pathlib import Path
 
 from phmrun.cli import console
 from phmrun.ledger import Run
-from phmrun.ledger.card import SERVING, SERVING_COLUMNS, serving_row, write_card
+from phmrun.ledger.wording import SERVING, SERVING_COLUMNS, serving_row
 from phmrun.progress import waiting
 
 
@@ -31,7 +31,6 @@ def compare_formats(run: Run, split: str, plugins: Mapping[Path, str], as_json: 
     machine = facts()
     context = {"machine": machine, "measured": now(), "split": split}
     run.add_bench({f"{SERVING}{item.format.label}": {**item.to_json(), **context} for item in served})
-    write_card(run)
     if as_json:
         console.print_json({"run_id": run.id, "formats": [item.to_json() for item in served], **context})
         return

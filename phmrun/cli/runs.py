@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,19 +27,15 @@ RunArguments = Annotated[
     typer.Argument(metavar="RUN…", help="Run ids, unique prefixes of them, or paths.", autocompletion=completion.runs),
 ]
 
+ROWS = 5
+"""Number of shown rows of the history."""
 SETTINGS = 3
 """Maximum number of settings among the usual columns of a list."""
-
-chosen_by = partial(typer.Option, rich_help_panel="Filter")
 
 
 @app.command("list")
 def list_runs(
-    task: Annotated[str | None, chosen_by(autocompletion=completion.tasks)] = None,
-    layer: Annotated[str | None, chosen_by(autocompletion=completion.layers)] = None,
-    data: Annotated[str | None, chosen_by(autocompletion=completion.datasets)] = None,
-    state: Annotated[str | None, chosen_by()] = None,
-    where: Annotated[list[str] | None, chosen_by(metavar="KEY=VALUE")] = None,
+    where: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     columns: Annotated[str | None, typer.Option(metavar="NAME,NAME…")] = None,
     sort: Annotated[str, typer.Option()] = "name",
     runs_dir: RunsDirectory = Path("runs"),
@@ -55,11 +50,7 @@ def list_runs(
     single seed, or the built-in corpus.
 
     Args:
-        task: Only runs of this task.
-        layer: Only runs of this structure or option: phm, n=8, 'phm n=8'.
-        data: Only runs on this dataset.
-        state: Only runs in this state: queued, running, done, failed, interrupted, damaged.
-        where: Only runs with this value of a setting or column: seed=1, lr=0.006, model.width=64; may be repeated.
+        where: Only runs with this value of a setting or column: task=nmt, state=done, lr=0.006; may be repeated.
         columns: Columns in place of the usual ones: scores, settings, or name, state, seconds, updated …
         sort: Column to sort by: name, state, layer, parameters, step, seconds, updated …, a setting, or a score such as
             test/bleu; a leading - reverses the order: --sort=-test/bleu.
@@ -67,8 +58,7 @@ def list_runs(
     from phmrun.ledger import listing
 
     all_runs = listing.list_runs(runs_dir)
-    selected = listing.select(all_runs, task=task, layer=layer, data=data, state=state)
-    chosen = listing.sort(listing.where(selected, where or ()), sort)
+    chosen = listing.sort(listing.where(all_runs, where or ()), sort)
     names, by = listing.score_names(chosen), sort.removeprefix("-")
     noted = {}
     if by in names:
@@ -172,7 +162,7 @@ def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_j
         "config_differences": changed,
         "metrics": recorded.metrics(),
         "parameters": recorded.parameters(),
-        "history": recorded.history_end()[1],
+        "history": recorded.rows()[-ROWS:],
         "environment": recorded.environment(),
         "samples": recorded.samples(),
         "files": {entry.name: entry.size for entry in entries(recorded.path)},
@@ -308,10 +298,9 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
     configuration, scores, size and data, last rows of the history, environment, samples, files. Those without content
     are left out; damage is printed on standard error.
     """
-    from phmrun.ledger.card import number, score_row
     from phmrun.ledger.directory import entries
     from phmrun.ledger.history import in_shown_units
-    from phmrun.ledger.wording import counts_in_words, explained, title
+    from phmrun.ledger.wording import counts_in_words, explained, number, score_row, title
 
     _heading(run.id)
     console.print_table(("", ""), _state(run))
@@ -330,7 +319,7 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
     if run.parameters():
         _heading("Size and data")
         console.print_table(("", ""), counts_in_words(run.parameters()))
-    count, last = run.history_end()
+    count, last = len(run.rows()), run.rows()[-ROWS:]
     if last:
         columns = list({key: None for row in last for key in row})
         heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
@@ -360,7 +349,7 @@ def _state(run: "Run") -> list[tuple[str, Any]]:
     Rows without a value are left out. A damaged run has directory and state only.
     """
     from phmrun.ledger import State
-    from phmrun.ledger.card import duration
+    from phmrun.ledger.wording import duration
 
     status = run.status
     if not status:

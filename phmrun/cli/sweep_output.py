@@ -10,7 +10,7 @@ from typing import Any
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
-from phmrun.ledger.card import duration
+from phmrun.ledger.wording import duration
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.selection import SEED

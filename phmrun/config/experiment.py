@@ -20,7 +20,6 @@ from phmrun.config.sections import (
 )
 from phmrun.config.training import BatchConfig, DistillationConfig, TrainingConfig
 from phmrun.documents import Dumper
-from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.files import data_dir
 from phmrun.section import Formerly, OpenSection, Section, Unhashed, is_hashed
@@ -208,9 +207,6 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
         return config
     section = decoding_section(config)
     fields = type(section).model_fields
-    if "engine" not in fields and overrides.keys() & {"engine", "quantization"}:
-        what = f"CTranslate2 translates, and {config.task} is no sequence-to-sequence task"
-        raise PhmrunError(what, where="--engine")
     if problems := [unknown_key(f"decoding.{key}", fields, None) for key in overrides if key not in fields]:
         raise ConfigError(problems)
     try:

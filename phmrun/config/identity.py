@@ -81,16 +81,7 @@ def canonical_identity(config: Experiment, fingerprints: Mapping[str, str]) -> s
         identity["layers"] = layers
     if mathematics := changed_mathematics(config) | metric_versions(config.task):
         identity["mathematics"] = mathematics
-    return canonical_json(identity)
-
-
-def canonical_json(identity: Mapping[str, Any]) -> str:
-    """Return an identity as canonical JSON: sorted keys, ASCII, no spaces.
-
-    Raises:
-        ValueError: A number is NaN or infinite.
-    """
-    return json.dumps(identity, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return json.dumps(identity, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 
 def changed_versions(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -75,13 +75,12 @@ def _layer(section: dict[str, Any], structures: Mapping[str, type[Section]]) -> 
     for structure, options in sorted(structures.items()):
         for option, kind in options.model_json_schema()["properties"].items():
             default = options.model_fields[option].get_default()
-            lines.setdefault(option, []).append(f"{structure}: {kind.pop('description', '')} (default {default})")
-            kind = {key: value for key, value in kind.items() if key not in ("title", "default")}
+            lines.setdefault(option, []).append(f"{structure}: {kind.get('description', '')} (default {default})")
+            kind = {key: value for key, value in kind.items() if key not in ("title", "default", "description")}
             kinds.setdefault(option, []).extend(kind.get("anyOf", [kind]))
     for option in [option for option in kinds if option not in section["properties"]]:
         distinct = [kind for place, kind in enumerate(kinds[option]) if kind not in kinds[option][:place]]
-        kind = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
-        properties[option] = {**kind, "description": "\n".join(lines[option])}
+        properties[option] = {"anyOf": distinct, "description": "\n".join(lines[option])}
     return {
         "title": section.get("title", "Layer"),
         "description": section.get("description", ""),

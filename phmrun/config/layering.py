@@ -14,11 +14,11 @@ from pydantic import Field, ValidationError, create_model
 from phmrun.config.experiment import Experiment, leaves
 from phmrun.config.identity import semantic_values
 from phmrun.config.names import Registered
-from phmrun.config.problems import ConfigError, Problem, advise, from_validation, unknown_key
+from phmrun.config.problems import ConfigError, Problem, from_validation, unknown_key
 from phmrun.config.provenance import spread
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.config.sources import Source, nested, read_source
-from phmrun.errors import ExitCode, PhmrunError, nearest
+from phmrun.errors import PhmrunError, nearest
 from phmrun.registry import FREEZE, STRUCTURES, TASKS
 from phmrun.section import OpenSection, Section, former_name, is_section
 
@@ -168,11 +168,8 @@ def load_run_config(
         options_of: Options of a structure by name; None: the layers' options are not checked.
 
     Raises:
-        PhmrunError: The file cannot be read, names no known task, or has invalid values (exit 2); it is a directory or
-            no regular file (exit 3).
+        PhmrunError: (exit 2) The file cannot be read, names no known task, or has invalid values.
     """
-    if path.exists() and not path.is_file():
-        raise PhmrunError("this is not a file", where=str(path), code=ExitCode.DATA)
     source = read_source(path)
     if schema is None:
         name = source.values.get("task")
@@ -295,11 +292,8 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
     try:
         options = options_of(structure, table=isinstance(default, EmbeddingConfig))
     except PhmrunError as error:
-        # An error without valid names has its own advice.
-        advice = advise(name, structure) or (error.hint if not error.valid else None)
-        what = f"{error.what}; {advice or 'one of your own needs --plugin FILE'}"
-        close = [] if advice else nearest(structure, error.valid)
-        origin_label = merged.origin.get(f"{name}.structure")
+        what = f"{error.what}; {'one of your own needs --plugin FILE' if error.valid else error.hint}"
+        origin_label, close = merged.origin.get(f"{name}.structure"), nearest(structure, error.valid)
         merged.problems.append(Problem(f"{name}.structure", what, origin_label, error.valid, close))
         return None
     sections = {part: getattr(default, part) for part in type(default).model_fields.keys() - {"structure"}}

@@ -57,8 +57,7 @@ class ConfigError(PhmrunError):
 def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     """Return the problem of a dotted key that the schema lacks.
 
-    Similar keys are suggested, and all of ``known`` are listed. ``model.network`` and options of the command line
-    except ``--set`` have messages of their own.
+    Similar keys are suggested, and all of ``known`` are listed.
 
     Args:
         key: Dotted key.
@@ -66,33 +65,7 @@ def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
         source: Origin of the key.
     """
     names = list(known)
-    if key == "model.network":
-        what = "this task has only one network; --layer selects the structure of its matrices"
-        return Problem(key, what, source)
-    what = "there is no such key"
-    if source and source.startswith("--") and not source.startswith("--set"):
-        what = f"this task has no {source}"
-    return Problem(key, what, source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
-
-
-_ALGEBRAS = ("complex", "quaternion", "octonion", "sedenion")
-_PAPERS_NAMES = {"shapeshifter": "kronecker", "lowrank": "low-rank", "svd": "low-rank", "linear": "dense"}
-"""Names of structures by their names in papers and other programs."""
-
-
-def advise(scope: str, name: str) -> str:
-    """Return advice on a layer's name that papers use and phmrun does not.
-
-    An algebra such as "quaternion" gives "use --layer hypercomplex --set layer.algebra=quaternion". Other names are
-    shapeshifter, lowrank, svd and linear. Empty if there is no advice. ``scope`` is the dotted key of the layer's
-    section.
-    """
-    flag = f"--{scope}" if scope in ("layer", "embedding", "output") else f"--set {scope}.structure"
-    sign = " " if flag == f"--{scope}" else "="
-    plain = name.lower()
-    if (algebra := plain.removesuffix("s")) in _ALGEBRAS:
-        return f"use {flag}{sign}hypercomplex --set {scope}.algebra={algebra}"
-    return f"use {flag}{sign}{_PAPERS_NAMES[plain]}" if plain in _PAPERS_NAMES else ""
+    return Problem(key, "there is no such key", source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
 
 
 def from_validation(

@@ -1,6 +1,7 @@
 """Sources of configuration values: packaged files, user files, tasks' defaults."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from phmrun.documents import LARGEST, parse_yaml_lines
 from phmrun.errors import PhmrunError, nearest
-from phmrun.files import read_text
+from phmrun.files import read_regular
 
 
 class Source(NamedTuple):
@@ -61,11 +62,7 @@ def read_source(path: Path) -> Source:
         PhmrunError: The file cannot be read, is not a regular file, is too large, is not UTF-8 or is not a mapping.
     """
     try:
-        if not path.is_file() and path.exists():  # a directory, or a device or pipe that never ends
-            raise PhmrunError("this is not a regular file", where=str(path))
-        if path.stat().st_size > 4 * LARGEST:  # bytes of a character
-            raise PhmrunError(f"the file is too large: {path.stat().st_size:,} bytes", where=str(path))
-        text = read_text(path)
+        text = read_regular(path, most=4 * LARGEST).decode("utf-8")  # a character has at most 4 bytes
     except OSError as error:
         raise PhmrunError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
     except UnicodeDecodeError as error:
@@ -120,24 +117,18 @@ def config_source(name: str) -> Source:
         PhmrunError: There is no such file, or it is not a YAML mapping.
     """
     path = Path(name)
-    # Path.exists raises if the name is too long for the file system.
-    try:
-        there = path.exists()
-    except OSError as error:
-        raise PhmrunError(f"not a file name: {error.strerror}", where=f"{name[:100]} …") from error
-    if there:
-        return read_source(path)
+    with suppress(OSError):  # the name may be too long for the file system
+        if path.exists():
+            return read_source(path)
     packaged = _packaged()
     wanted = path.as_posix()
     for candidate in (wanted, f"configs/{wanted}"):
         if candidate in packaged:
             return Source(candidate, *parse_mapping(packaged[candidate].read_text(encoding="utf-8"), candidate))
-    beside = [str(path.parent / other.name) for other in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-    close = nearest(wanted, [*sorted(packaged), *beside])
+    beside = [str(other) for other in path.parent.glob("*.y*ml")]
+    close = nearest(wanted, [*packaged, *beside])
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
-    folder = path.parent.as_posix()
-    beside_it = [entry for entry in sorted(packaged) if entry.startswith((f"{folder}/", f"configs/{folder}/"))]
-    valid = beside_it or list(dict.fromkeys(f"{Path(entry).parent.as_posix()}/…" for entry in sorted(packaged)))
+    valid = sorted({f"{Path(entry).parent.as_posix()}/…" for entry in packaged})
     raise PhmrunError("there is no such file, here or in the package", where=name, valid=valid, hint=hint)
 
 

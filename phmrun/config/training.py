@@ -11,7 +11,7 @@ from pydantic import (
 
 from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.names import Registered
-from phmrun.registry import LOSSES, METRICS, OPTIMIZERS, SCHEDULES
+from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
 from phmrun.section import Section, Unhashed
 
 
@@ -184,14 +184,11 @@ class TrainingConfig(Section):
         """Check that ``monitor`` is one of a task's validation scores.
 
         Raises:
-            ValueError: It is none. A metric of a plug-in is refused, too: it is measured from stored predictions.
+            ValueError: It is none.
         """
         if self.monitor in scores:
             return
-        why = f"training.monitor={self.monitor} is not among the validation scores of {task}: {', '.join(scores)}"
-        if self.monitor in METRICS and task in METRICS.get(self.monitor).tasks:
-            why += "; this metric is measured on stored predictions, which a validation does not write"
-        raise ValueError(why)
+        raise ValueError(f"training.monitor={self.monitor} is no validation score of {task}: {', '.join(scores)}")
 
 
 class ClassTrainingConfig(TrainingConfig):

@@ -14,7 +14,6 @@ from phmrun.engine.trained_model import TrainedModel, choose_device
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
-from phmrun.ledger.card import write_card
 from phmrun.ledger.environment import Split
 from phmrun.ledger.scores import OTHER_FILE
 from phmrun.metric import metrics_of
@@ -93,7 +92,6 @@ def evaluate_run(
         run.update_metrics(key, value)
     if pairs is None and not name.startswith(OTHER_FILE):
         run.write_samples(evaluation.columns, evaluation.samples)
-    write_card(run)
     return metrics
 
 

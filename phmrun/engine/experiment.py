@@ -27,7 +27,6 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
-from phmrun.ledger.card import write_card
 from phmrun.ledger.outcome import clear, has_begun, log_file, outcome_kept
 from phmrun.ledger.sameness import require_same
 from phmrun.ledger.segment import Segment
@@ -318,7 +317,6 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     if not fitted.complete:
         run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
         mirror.finish()
-        write_card(run)
         LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)
         return TrainResult(run.id, run.path, {}, State.INTERRUPTED)
     # The weights are complete: after an error from here on, the same command only scores them.
@@ -333,5 +331,4 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
         mirror.table("samples", samples["columns"], samples["rows"])
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
     mirror.finish()
-    write_card(run)
     return TrainResult(run.id, run.path, metrics, State.DONE)

@@ -3,7 +3,6 @@
 The package imports no torch.
 """
 
-from phmrun.ledger.card import write_card
 from phmrun.ledger.history import History
 from phmrun.ledger.lock import Holder, Lock
 from phmrun.ledger.run import Run
@@ -21,5 +20,4 @@ __all__ = [
     "Synced",
     "sync",
     "wandb_mode",
-    "write_card",
 ]

@@ -19,7 +19,6 @@ LATEST = "latest"
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
 """Pattern of run ids."""
 _CONTENTS = {
-    "README.md": "description of the run",
     "config.yaml": "resolved config",
     "status.json": "state of the run",
     "metrics.json": "scores with their signatures",

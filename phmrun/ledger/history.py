@@ -119,15 +119,6 @@ class History:
         """
         return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
 
-    def end(self, number: int) -> tuple[int, list[Row]]:
-        """Return the number of rows, and at most ``number`` last ones.
-
-        Raises:
-            PhmrunError: (exit 3) A line other than the last is not a row.
-        """
-        rows = self.read()
-        return len(rows), rows[-number:]
-
     def cut(self, step: int) -> int:
         """Remove the rows of steps after ``step``, atomically.
 

@@ -12,7 +12,6 @@ from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.directory import CONFIG, STATUS
 from phmrun.ledger.run import Run
-from phmrun.ledger.status import State
 
 
 def recorded_run(path: Path) -> Run | None:
@@ -55,42 +54,6 @@ def unchanged() -> Iterator[None]:
         yield
     finally:
         _LISTED.reset(token)
-
-
-def select(
-    runs: Iterable[Run],
-    *,
-    task: str | None = None,
-    layer: str | None = None,
-    data: str | None = None,
-    state: str | None = None,
-) -> list[Run]:
-    """Return the runs that match all filters, in order.
-
-    A filter that is ``None`` matches every run.
-
-    Args:
-        runs: Runs to filter.
-        task: Name of the task.
-        layer: Words of the network's label in any order, all of which must occur: ``phm``, ``n=8``, ``phm n=8``.
-        data: Name of the data.
-        state: A state of :class:`State`.
-
-    Raises:
-        PhmrunError: (exit 2) There is no such state.
-    """
-    states = [*State]
-    if state is not None and state not in states:
-        raise unknown("state", state, states, where="--state")
-    words = set(layer.split()) if layer else set()
-    return [
-        run
-        for run in runs
-        if (state is None or run.state == state)
-        and (task is None or run.about("task") == task)
-        and (data is None or run.about("data") == data)
-        and words <= set(str(run.network).replace(",", " ").split())
-    ]
 
 
 def where(runs: Sequence[Run], texts: Iterable[str]) -> list[Run]:

@@ -4,7 +4,7 @@
 :data:`FOLDERS` if the run has ended, and of the files that training does not change if it is running.
 
 A file written later (by ``eval``, ``bench run``) is entered before it is replaced, beside its previous checksum. A run
-killed in between is therefore valid. The card, the log, mirrors and exports are not entered: no step reads them.
+killed in between is therefore valid. The log, mirrors and exports are not entered: no step reads them.
 
 The canonical identity is kept as it was hashed. Rebuilt from the defaults of another release, it would differ.
 """
@@ -110,22 +110,15 @@ class Manifest:
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise self._broken(MANIFEST, f"the file is damaged: {error}") from error
 
-    def begin(self, identity: str) -> None:
+    def begin(self, identity: str | None = None) -> None:
         """Write the record of a run that is about to train, creating it if missing.
 
         It has the identity, and the checksum of ``config.yaml``. An identity on record is kept. Checksums of other
-        files are dropped.
+        files are dropped. Nothing is done without a record and an identity.
         """
-        record = self.read() or Record()
-        self._write(replace(record, identity=record.identity or identity, files=self._now(("config.yaml",), ())))
-
-    def open(self) -> None:
-        """Remove all files except ``config.yaml`` from the record; hash that anew.
-
-        Nothing is done without a record.
-        """
-        if record := self.read():
-            self._write(replace(record, files=self._now(("config.yaml",), ())))
+        record = self.read() or (Record(identity) if identity else None)
+        if record:
+            self._write(replace(record, identity=record.identity or identity, files=self._now(("config.yaml",), ())))
 
     def fix(self, prepared: Path | None) -> None:
         """Enter the prepared data and files that training does not change.

@@ -15,7 +15,6 @@ from typing import Any
 from phmrun.documents import parse_json, parse_yaml, restored, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import data_dir, json_text, read_regular, read_text, remove, staging, write_text
-from phmrun.ledger.card import shared
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
@@ -32,6 +31,7 @@ from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.manifest import MANIFEST, Record
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
+from phmrun.ledger.wording import shared
 
 FORMAT = "phmrun-result-1"
 POINTS = 40
@@ -182,13 +182,12 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
         raise PhmrunError(f"this is not a result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
     expected = {"run", "config", "status", "metrics", "parameters", "data", "environment", "history"}
     if not isinstance(record, dict) or record.get("format") != FORMAT or expected - record.keys():
-        what = f"this is not a result of a run: its format is not {FORMAT}"
-        hint = "`phmrun results add` writes such files."
-        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
+        raise PhmrunError(
+            f"this is no result of a run: its format is not {FORMAT}", where=str(path), code=ExitCode.DATA
+        )
     name = record["run"]
     if not isinstance(name, str) or not RUN_ID.fullmatch(name) or path.name != f"{name}.json":
-        what = "a result is named for its run: RUN_ID.json with the RUN_ID that it holds"
-        raise PhmrunError(what, where=str(path), valid=["task-data-layer-seed-0123456789ab.json"], code=ExitCode.DATA)
+        raise PhmrunError("a result is named for its run: RUN_ID.json", where=str(path), code=ExitCode.DATA)
     try:
         return name, _texts(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:

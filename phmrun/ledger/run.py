@@ -37,7 +37,6 @@ from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_v
 from phmrun.ledger.status import State, Status, as_found, reason_of
 
 T = TypeVar("T")
-ROWS_OF_HISTORY = 5
 _ANEW = "To start over, give the command that trained the run with --restart."
 
 
@@ -67,7 +66,6 @@ class Run:
         self.parameters_path = path / PARAMETERS
         self.data_path = path / DATA
         self.environment_path = path / ENVIRONMENT
-        self.card_path = path / "README.md"
         self.log_path = path / "train.log"
         self.checkpoints = path / "checkpoints"
         self.vocabulary = path / "vocabulary"
@@ -96,16 +94,13 @@ class Run:
             PhmrunError: (exit 3) The directory cannot be created, or the id is not a valid name.
         """
         run = cls(directory_of(runs_dir, run_id))
-        try:
+        with disk_errors():
             run.path.mkdir(parents=True, exist_ok=True)
             if not run.config_path.exists():
                 write_text(run.config_path, config_yaml)
             if not run.status_path.exists():
-                Status(State.QUEUED, about=about_config(config_yaml)).write(run.status_path)
-        except OSError as error:
-            what = f"the run directory cannot be made: {error.strerror}"
-            hint = "Choose another place, such as by --runs-dir."
-            raise PhmrunError(what, where=str(run.path), hint=hint, code=ExitCode.DATA) from error
+                status = Status(State.QUEUED, about=about_config(config_yaml)).signed()
+                write_text(run.status_path, json_text(status.to_json()))
         return run
 
     @classmethod
@@ -358,7 +353,7 @@ class Run:
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Replace the sample inputs and outputs, a row each.
 
-        The card and the W&B mirror show them.
+        The W&B mirror shows them.
         """
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
@@ -407,10 +402,9 @@ class Run:
         """Values of the config by dotted key."""
         return self._content("settings", lambda: flat(config_values(self.config_path)), {})
 
-    def history_end(self) -> tuple[int, list[Row]]:
-        """Return the number of rows of the history, and its last five."""
-        nothing: tuple[int, list[Row]] = (0, [])
-        return self._content(HISTORY, lambda: self.history.end(ROWS_OF_HISTORY), nothing)
+    def rows(self) -> list[Row]:
+        """Return the rows of the history."""
+        return self._content(HISTORY, self.history.read, [])
 
     @property
     def holder(self) -> Holder | None:
@@ -444,7 +438,7 @@ class Run:
     def faults(self) -> list[str]:
         """Errors of a lenient run's damaged files, one line each; checkpoints, predictions and log are not read."""
         _ = self.status, self.config_text
-        for read in (self.metrics, self.parameters, self.bench, self.history_end, self.environment, self.samples):
+        for read in (self.metrics, self.parameters, self.bench, self.rows, self.environment, self.samples):
             read()
         return [" ".join(str(error).split()) for error in self._errors.values()]
 
@@ -615,6 +609,6 @@ class Run:
             if after.state not in running:
                 self.manifest.settle(text.encode("utf-8"))
             elif before.state not in running:
-                self.manifest.open()
+                self.manifest.begin()
             write_text(self.status_path, text, self.require_lock)
         return written

@@ -2,7 +2,6 @@
 
 import os
 import socket
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from phmrun.files import json_text, write_text
 from phmrun.ledger.environment import now
 from phmrun.ledger.lock import LOCK, living_holder
 
@@ -98,16 +96,6 @@ class Status:
     def signed(self) -> "Status":
         """Return a copy with the present time, machine and process."""
         return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
-
-    def write(self, path: Path, before_renaming: Callable[[], None] | None = None) -> "Status":
-        """Write the status atomically, and return it.
-
-        It is first signed as that of this process (`signed`). ``before_renaming`` is called before the file is
-        replaced, and may raise to prevent it.
-        """
-        written = self.signed()
-        write_text(path, json_text(written.to_json()), before_renaming)
-        return written
 
 
 _STATUS = TypeAdapter(Status)

@@ -1,10 +1,18 @@
-"""Human-readable names and units of scores, baselines and counts."""
+"""Human-readable names, units and figures of scores, baselines, counts and times."""
 
+import os
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from phmrun.documents import flat
+from phmrun.escaping import shortened
+from phmrun.files import data_dir
 from phmrun.metric import OF, find_baseline, find_metric, part_of
 
+SERVING = "serving "  # start of the names of measurements by `phmrun export --compare` in bench.json
+_NUMBER = re.compile(r"[(]?[-+−]?[\d,]+(\.\d+)?( ± [\d.]+)?[)*‡≈]*")
 SPLITS = {"val": "validation", "validation": "validation", "train": "training", "dev": "validation", "test": "test"}
 FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
 """Names of the history's figures that are not metrics."""
@@ -155,3 +163,105 @@ def _figures(facts: Mapping[str, Any], before: str = "") -> list[tuple[str, str]
         elif isinstance(value, int) and not isinstance(value, bool):
             rows.append((words, f"{value:,}"))
     return rows
+
+
+def duration(seconds: float) -> str:
+    """Format seconds as ``42 s``, ``12 min`` or ``3 h 20 min``.
+
+    Whole seconds are used below 120 s, minutes (rounded) below 120 min.
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def number(value: Any) -> str:
+    """Format a value for a table's cell.
+
+    Integers have commas between thousands. Floats have two decimals and commas; below 1 in absolute value, at most four
+    significant digits. ``None`` gives an empty text; booleans and texts are returned as text.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if abs(value) < 1 else f"{value:,.2f}"
+
+
+def is_number(value: Any) -> bool:
+    """True if a value is a number or the text of one.
+
+    Booleans are numbers here. A text may have an error, marks and parentheses: ``31.20 ± 0.41*``. An exponent is not
+    accepted.
+    """
+    return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
+
+
+def score_row(name: str, score: Any) -> tuple[str, str, str, str]:
+    """Return a score's table row: name, value, notes, signature.
+
+    A float value with a sample size has two decimals; others are those of :func:`number`.
+
+    The notes are the sample size with its unit (or the unit alone), the 95 % interval, and further figures (also those
+    below "extras") except lists. An interval that is no pair of numbers is left out. A score that is a bare number has
+    empty notes and an empty signature.
+    """
+    if not isinstance(score, Mapping):
+        return name, number(score), "", ""
+    main, extras = ("value", "signature", "n", "unit", "ci", "extras"), score.get("extras")
+    others = {key: value for key, value in score.items() if key not in main}
+    further = flat({**others, **(extras if isinstance(extras, Mapping) else {})})
+    notes = [f"{number(score['n'])} {score.get('unit', '')}".rstrip()] if "n" in score else []
+    notes += [str(score["unit"])] if score.get("unit") and not notes else []
+    # The format's "z" shows 0.00 instead of -0.00.
+    ends = score.get("ci")
+    if isinstance(ends, list) and len(ends) == 2 and all(isinstance(end, int | float) for end in ends):
+        notes.append("95 %: {:z,.2f} – {:z,.2f}".format(*ends))
+    notes += [
+        f"{re.sub('[._]', ' ', key)} {number(value)}" for key, value in further.items() if not isinstance(value, list)
+    ]
+    value = score.get("value")
+    shown = f"{value:z,.2f}" if "n" in score and isinstance(value, float) else number(value)
+    return name, shown, ", ".join(notes), str(score.get("signature", ""))
+
+
+SERVING_COLUMNS = (
+    "format",
+    "parameters",
+    "MB on disk",
+    "MB in memory",
+    "ms, batch 1",
+    "ms, batch 32",
+    "score",
+    "changed",
+)
+"""Columns of a table of :func:`serving_row`."""
+
+
+def serving_row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a measured format for a table.
+
+    They are label, parameters, MB (10⁶ bytes) on disk and in memory, ms with batch 1 and 32, score with metric, changed
+    sentences.
+
+    Figures have two decimals, ``–`` if they were not measured; a missing count of parameters is 0.
+    """
+
+    def shown(name: str, scale: float = 1.0) -> str:
+        """Return a measurement times ``scale`` with two decimals, or ``–``."""
+        value = entry.get(name)
+        return f"{value * scale:,.2f}" if isinstance(value, int | float) else "–"
+
+    score = f"{shown('score')} {entry.get('metric', '')}".rstrip()
+    changed = f"{entry['changed']:,} of {entry.get('sentences', 0):,}" if entry.get("changed") is not None else "–"
+    sizes = (f"{entry.get('parameters', 0):,}", shown("bytes", 1e-6), shown("peak_memory", 1e-6))
+    return str(entry.get("label")), *sizes, shown("single_ms"), shown("batch_ms"), score, changed
+
+
+def shared(text: str) -> str:
+    """Shorten paths below ``$PHMRUN_DATA`` or the home (``~``) in a text.
+
+    A text without a path separator is returned unchanged.
+    """
+    if os.sep not in text:
+        return text
+    return shortened(text, {"$PHMRUN_DATA": data_dir(), "~": Path.home()})

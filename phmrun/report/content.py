@@ -19,9 +19,8 @@ from phmrun.errors import PhmrunError, counted
 from phmrun.escaping import fenced, markdown
 from phmrun.files import read_text, write_text
 from phmrun.ledger import State, environment
-from phmrun.ledger.card import duration, number, shared
 from phmrun.ledger.record import absolute_paths, portable
-from phmrun.ledger.wording import row_name, title
+from phmrun.ledger.wording import duration, number, row_name, shared, title
 from phmrun.metric import metric_of
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import Comparisons

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
-from phmrun.ledger.card import SERVING, duration
-from phmrun.ledger.wording import row_name
+from phmrun.ledger.wording import SERVING, duration, row_name
 from phmrun.results.entries import Entry
 from phmrun.results.table import MISSING, ResultTable
 

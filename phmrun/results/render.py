@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
-from phmrun.ledger.card import is_number, shared
-from phmrun.ledger.wording import head
+from phmrun.ledger.wording import head, is_number, shared
 from phmrun.results.layout import Laid
 
 _MINUS = re.compile(r"(?<![\w$.)-])-(?=\d)")

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from phmrun.ledger.card import duration, number
 from phmrun.ledger.history import BEST
+from phmrun.ledger.wording import duration, number
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import LEFT, NOT_BEGUN, CellState, CellStatus, Estimate, look, steps_done, tally
 from phmrun.sweeps.scheduler import Event

@@ -14,7 +14,6 @@ from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State
-from phmrun.ledger.card import write_card
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.outcome import clear, log_file, outcome_kept, set_outcome
@@ -167,7 +166,6 @@ class Recording:
         self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
         self.mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
         self.mirror.finish()
-        write_card(self.run)
 
     def _require_open(self) -> None:
         """Check that the block has not ended, and that this process has begun it.

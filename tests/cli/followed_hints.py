@@ -217,8 +217,6 @@ HINTS = [
         r"use (--embedding projective)",
         without="--layer projective",
     ),
-    Hint("use X hypercomplex --set", "count-params nmt --layer quaternion", r"use (--layer hypercomplex --set \S+)"),
-    Hint("use --layer X", "count-params nmt --layer lowrank", r"use (--layer low-rank)"),
     Hint("or --set model.tie=none", "count-params nmt --output phm --set output.n=4", r"or (--set model.tie=none)"),
     Hint("as in --set X", "count-params nmt --set training.seed", r"as in (--set \S+)", without="--set training.seed"),
     Hint("phmrun count-params nmt, or", "count-params", r"(phmrun count-params nmt), or"),

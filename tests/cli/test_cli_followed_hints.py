@@ -1,6 +1,5 @@
 """Printed hints, followed: each is provoked, parsed out of the message and executed in the same folder."""
 
-import io
 import re
 import shlex
 import shutil
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from followed_hints import HINTS, NMT, SHORT, SVA, Hint
+from followed_hints import HINTS, NMT, SVA, Hint
 from test_cli_hints import FILES, texts
 from tiny_experiments import SETTINGS
 
@@ -91,13 +90,3 @@ def test_complete_commands_in_hints_run(folder, phmrun) -> None:
     assert {"data list", "runs list", "schema sweep", "layers"} <= commands
     for command in sorted(commands):
         assert phmrun(*command.split()).code == 0, command
-
-
-def test_the_commands_in_the_card_of_a_run_work(folder, phmrun, monkeypatch) -> None:
-    assert phmrun(*shlex.split(f"train sva --config sva.yaml {SHORT}")).code == 0
-    card = next(folder.glob("runs/sva-*/README.md")).read_text(encoding="utf-8")
-    commands = re.findall(r"^phmrun (.*?)(?: < .*| +#.*)?$", card, re.MULTILINE)
-    assert len(commands) == 3
-    for command in commands:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"n1 w1 w2\n")))
-        assert phmrun(*shlex.split(command)).code == 0, command

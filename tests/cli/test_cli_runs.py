@@ -66,11 +66,13 @@ def test_list_sorted_by_a_score_says_what_orders_nothing(runs_dir: Path) -> None
 
 
 def test_list_filters(runs_dir: Path) -> None:
-    actual = json.loads(phmrun(runs_dir, "runs", "list", "--layer", "dense", "--state", "done", "--json")[0])
+    actual = json.loads(
+        phmrun(runs_dir, "runs", "list", "--where", "layer=dense", "--where", "state=done", "--json")[0]
+    )
     assert [run["run_id"] for run in actual] == [DENSE]
     assert actual[0]["metrics"]["test/bleu"]["signature"] == "nrefs:1|tok:13a"
     assert actual[0]["seed"] == 1
-    assert phmrun(runs_dir, "runs", "list", "--task", "parse")[1].startswith("no run fits; there are: nmt ")
+    assert phmrun(runs_dir, "runs", "list", "--where", "task=parse")[1].startswith("no run fits; there are: nmt ")
 
 
 def test_list_has_columns_of_what_differs_and_filters_by_it(runs_dir: Path) -> None:

@@ -17,7 +17,7 @@ from phmrun.errors import PhmrunError
         ("a: 1\nnull: 2\n", 2, "must be text"),
         ("a: 1\n1: 2\n'1': 3\n", 3, "given twice"),
         ("a: 1\n[x]: 2\n", 2, "must be text"),
-        ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
+        ("a: !!python/object:os.system x\n", 1, "is not read"),
         ("a: *b\n", 1, "undefined alias"),
     ],
 )

@@ -1,8 +1,6 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, read_source, resolve
-from phmrun.errors import PhmrunError
-from phmrun.experiments import resolve_request
 
 
 def problems(schema, options_of, *sources):
@@ -131,22 +129,3 @@ def test_an_embedding_and_what_is_inside(schema, options_of):
 )
 def test_bad_embeddings(schema, options_of, values, key):
     assert list(problems(schema, options_of, Source("a", values))) == [key]
-
-
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("quaternion", "--layer hypercomplex --set layer.algebra=quaternion"),
-        ("octonion", "--layer hypercomplex --set layer.algebra=octonion"),
-        ("sedenion", "--layer hypercomplex --set layer.algebra=sedenion"),
-        ("shapeshifter", "--layer kronecker"),
-        ("of-my-own", "--plugin FILE"),
-    ],
-)
-def test_names_that_people_try_say_the_command_that_works(name, command):
-    with pytest.raises(PhmrunError) as caught:
-        resolve_request("nmt", [("layer.structure", name, "--layer")])
-    assert command in str(caught.value)
-    if name != "of-my-own":
-        settings = command.replace("--layer ", "layer.structure=").replace("--set ", "").split()
-        resolve_request("nmt", [(*setting.split("="), "test") for setting in settings])

@@ -69,7 +69,6 @@ def result_seeds() -> list[bytes]:
 
 def results(folder: Path) -> Read:
     from phmrun.ledger import Run
-    from phmrun.ledger.card import card
     from phmrun.ledger.listing import list_runs
     from phmrun.ledger.record import record_of, restore
 
@@ -78,7 +77,7 @@ def results(folder: Path) -> Read:
         try:
             (run,) = restore([path], runs)
             json.dumps([item.to_json() for item in list_runs(runs)], ensure_ascii=False).encode()
-            card(Run(run.path, lenient=True)).encode()
+            json.dumps(Run(run.path, lenient=True).faults)
             run.environment()
             record_of(run, items={}, weights={})
         finally:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.files import replacing
-from phmrun.ledger.card import shared
+from phmrun.ledger.wording import shared
 from phmrun.registry import STRUCTURES
 
 ENDINGS = (".png", ".svg", ".pdf")

@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.card import shared
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import telling_settings, value_of
 from phmrun.ledger.recorded_config import PLAIN
-from phmrun.ledger.wording import title
+from phmrun.ledger.wording import shared, title
 from phmrun.results.plots.canvas import new_figure, styles, words
 
 Axis = Literal["epoch", "step", "time"]
