@@ -1,7 +1,6 @@
 """``phmrun predict``: predictions of a trained run for the user's text."""
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ from phmrun.cli.options import LATEST, Json, RunArgument, RunsDirectory, choose_
 from phmrun.progress import note, waiting
 from phmrun.registry import load_plugins
 
-SLOW = 10.0  # seconds of predicting after which a faster engine is named
 LONG = 10_000  # bytes of a line that is announced, since its prediction may take minutes
 
 
@@ -63,7 +61,6 @@ def predict(
     lines = decoded(_announced(raw, source), source, exact=exact)
     if exact:  # without the line feed that printing adds
         lines = (line.removesuffix("\n") for line in lines)
-    began = time.monotonic()
     with kernels.applied():
         for answer in predictor.predict(_prompted(predictor.prompt) if interactive else lines):
             if as_json:
@@ -71,9 +68,6 @@ def predict(
             else:
                 print(answer.text, flush=True)
     note_coverage(predictor, str(source))
-    slow = time.monotonic() - began > SLOW and not (as_json or interactive)
-    if slow and (advice := getattr(predictor, "faster", None)):
-        note(advice)
 
 
 def _announced(raw: Iterable[bytes], source: Path | str) -> Iterator[bytes]:

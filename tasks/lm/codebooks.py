@@ -8,9 +8,7 @@ Source:         Shu and Nakayama, "Compressing Word Embeddings via Deep Composit
                 section 4. Settings of section 5: temperature 1, Adam at 0.0001, 128 words a step, 200,000 steps
                 (32 codebooks of 16 codewords in Table 5 of Mehta et al. 2020).
 
-Codes are also found without a network, by alternating least squares. Given the codes, the best codewords are a
-least-squares problem. Given the other codebooks, a word's best code is a search among K. For learned codes, the table
-is scaled to a mean square of 1. Both are ours.
+The table is scaled to a mean square of 1 (ours).
 """
 
 import math
@@ -23,9 +21,6 @@ from phmrun.progress import progress
 
 BATCH = 128  # words per gradient step
 RATE = 1e-4  # learning rate of Adam
-ROUNDS = 12  # rounds of alternating least squares
-RIDGE = 1e-4  # added to the diagonal of the normal equations, in parts of a codeword's mean number of words
-CHUNK = 16_384  # words whose distances to the codewords are computed at a time
 
 
 class CodebookEmbedding(nn.Module):
@@ -71,44 +66,6 @@ class CodebookEmbedding(nn.Module):
         """Return words, width, codebooks and codewords, for ``print``."""
         books, size, width = self.codewords.shape
         return f"{self.num_embeddings}, {width}, codebooks={books}, codewords={size}"
-
-
-@torch.no_grad()
-def compress(
-    table: Tensor, codebooks: int, codewords: int, *, rounds: int = ROUNDS, seed: int = 0
-) -> CodebookEmbedding:
-    """Approximate a table by sums of codewords.
-
-    Codewords and codes alternate for ``rounds``: least squares, then in each codebook the codeword nearest to the rest
-    that the others leave. Codewords are fitted once more at the end. The first codewords are random rows, minus what
-    the codebooks before explain.
-
-    Args:
-        table: Vectors ``[words, width]``; unchanged.
-        codebooks: M.
-        codewords: K.
-        rounds: Rounds of codes and codewords.
-        seed: Seed of the first codewords.
-    """
-    rows = table.detach().double()
-    generator = torch.Generator().manual_seed(seed)
-    # The first codewords of a codebook are random residuals of the codebooks before it.
-    books = rows.new_zeros(codebooks, codewords, rows.shape[1])
-    codes = torch.zeros(len(rows), codebooks, dtype=torch.int64, device=rows.device)
-    rest = rows.clone()
-    for book in range(codebooks):
-        chosen = torch.randint(len(rows), (codewords,), generator=generator).to(rows.device)
-        books[book] = rest[chosen]
-        codes[:, book] = _nearest(rest, books[book])
-        rest -= books[book][codes[:, book]]
-    for _ in range(rounds):
-        books = _least_squares(rows, codes, codewords)
-        rest = rows - _decoded(codes, books)
-        for book in range(codebooks):
-            rest += books[book][codes[:, book]]
-            codes[:, book] = _nearest(rest, books[book])
-            rest -= books[book][codes[:, book]]
-    return CodebookEmbedding(codes, _least_squares(rows, codes, codewords).to(table.dtype))
 
 
 class CodeLearner(nn.Module):
@@ -158,7 +115,7 @@ def learn_codes(
         seed: Seed of the initial weights, batches and noise.
 
     Returns:
-        An embedding as of :func:`compress`, on the table's device.
+        The embedding, on the table's device.
     """
     scale = table.detach().float().square().mean().sqrt().clamp_min(1e-12).cpu()
     rows = table.detach().float().cpu() / scale
@@ -192,29 +149,3 @@ def _decoded(codes: Tensor, books: Tensor) -> Tensor:
     for book in range(1, len(books)):
         total = total + books[book][codes[..., book].long()]
     return total
-
-
-def _nearest(rows: Tensor, words: Tensor) -> Tensor:
-    """Return the index of each row's nearest codeword, by Euclidean distance.
-
-    Shapes: ``[rows, width], [K, width] -> [rows]``.
-    """
-    norms = words.square().sum(1)
-    return torch.cat([(norms - 2 * part @ words.t()).argmin(1) for part in rows.split(CHUNK)])
-
-
-def _least_squares(rows: Tensor, codes: Tensor, size: int) -> Tensor:
-    """Return the best codewords ``[M, K, width]`` for fixed codes.
-
-    Their sums fit the rows best. ``size`` is K. A small ridge (:data:`RIDGE`) keeps unused codewords at 0.
-    """
-    count, books = codes.shape
-    places = codes + size * torch.arange(books, device=codes.device)  # columns of the one-hot matrix
-    gram = rows.new_zeros(books * size, books * size)
-    sums = rows.new_zeros(books * size, rows.shape[1])
-    for part, values in zip(places.split(CHUNK), rows.split(CHUNK), strict=True):
-        ones = rows.new_zeros(len(part), books * size).scatter_(1, part, 1.0)
-        gram += ones.t() @ ones
-        sums += ones.t() @ values
-    gram.diagonal().add_(RIDGE * count / size)
-    return torch.linalg.solve(gram, sums).view(books, size, -1)

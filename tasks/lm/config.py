@@ -203,8 +203,7 @@ class LanguageDecodingConfig(Section):
     codewords: int = Field(16, ge=2)
     """Codewords in each of the `codebooks`."""
     code_steps: int = Field(0, ge=0)
-    """Gradient steps of a network that learns the codes (Shu and Nakayama 2018: 200,000); 0: alternating least squares.
-    """
+    """Gradient steps of a network that learns the codes (Shu and Nakayama 2018: 200,000)."""
     batch: Annotated[int, Unhashed()] = Field(100, ge=1)
     """Scoring: maximum number of parts read at a time."""
     mode: Annotated[Literal["continue", "surprisal"], Unhashed()] = "continue"
@@ -221,8 +220,6 @@ class LanguageDecodingConfig(Section):
     """sample: only the fewest words with this total probability (nucleus)."""
     seed: Annotated[int, Unhashed()] = Field(1, ge=0, lt=2**32)
     """sample: seed of the first line; further lines add 1 each."""
-    across_lines: Annotated[bool, Unhashed()] = True
-    """surprisal: read the lines as one text, instead of each from an empty state."""
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1)
     """sample: continuations of each line."""
 
@@ -274,6 +271,8 @@ class LanguageModelExperiment(Experiment):
         penalties = self.training.activation_penalty or self.training.change_penalty
         if self.model.network == "hf" and penalties:
             raise ValueError("model.network=hf has no penalty of activation or change: set them to 0")
+        if self.decoding.codebooks and not self.decoding.code_steps:
+            raise ValueError("decoding.codebooks needs decoding.code_steps, such as 200000")
         if self.decoding.nbest > 1 and self.decoding.choice == "greedy":
             raise ValueError("decoding.nbest needs decoding.choice=sample: greedy continuations are all the same")
         return self

@@ -26,7 +26,7 @@ from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
-from phmrun.tasks.lm.vocabulary import END, StreamVocabulary, without_end
+from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.division import held_out
 from phmrun.text.lines import numbered_lines
 from phmrun.text.store import Prepared
@@ -38,8 +38,6 @@ MILLIBITS, WORDS, BYTES, CHARACTERS = range(4)
 Files = dict[str, Path]
 LINES, ATTACHED = 2000, 0.01
 """Number of first lines inspected, and share of words with an attached mark above which text is untokenized."""
-ENDS = "ends"
-"""Name of the fact that lines end with an end-of-line word in the file."""
 RAREST = 2
 """Minimum count of words in untokenized text; rarer ones train the unknown word."""
 UNKNOWN_SHARE = 0.05  # share of unknown words in the validation text above which a warning is given
@@ -149,8 +147,7 @@ class StreamData(DataModule[StreamVocabulary]):
         The user's vocabulary is used if one is given; otherwise it is learned.
         """
         files = {split: self.files[split] for split in ("train", "dev")}
-        ends = {ENDS: self.fingerprints()[ENDS]} if ENDS in self.fingerprints() else {}
-        return prepare_stream(files, self.settings, cache=self.cache, vocabulary=self.given, **ends)
+        return prepare_stream(files, self.settings, cache=self.cache, vocabulary=self.given)
 
     def prepare(self) -> None:
         """Encode the text unless it is cached.
@@ -215,9 +212,6 @@ def build_data(config: LanguageModelExperiment, cache: Path) -> StreamData:
         PhmrunError: (exit 3) A file or dataset is not on this machine, or the vocabulary is damaged.
     """
     files, fingerprints = corpus(config.data, cache)
-    if config.data.name == "files" and (ended := [path for path in files.values() if has_ends(path)]):
-        LOG.warning("lines end in %s already, which phmrun adds: counted once (%s)", END, ", ".join(map(str, ended)))
-        fingerprints = {**fingerprints, ENDS: "counted once"}
     if config.data.hold_out:
         (train,), (dev,) = held_out((files["train"],), config.data.hold_out, cache, running=True)
         files = {**files, "train": train, "dev": dev}
@@ -251,11 +245,6 @@ def is_raw(path: Path) -> bool:
     words = [word for _, line in islice(numbered_lines(path, longest=LONGEST_LINE), LINES) for word in line.split()]
     attached = sum(len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalnum() for word in words)
     return attached > ATTACHED * len(words)
-
-
-def has_ends(path: Path) -> bool:
-    """True if one of a text's first :data:`LINES` lines ends with an end-of-line word."""
-    return any(line != without_end(line) for _, line in islice(numbered_lines(path, longest=LONGEST_LINE), LINES))
 
 
 def corpus(data: StreamDataConfig, cache: Path) -> tuple[Files, dict[str, str]]:

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from phmrun.engine.data import DOUBTFUL
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
-from phmrun.tasks.lm.codebooks import CodebookEmbedding, compress, learn_codes
+from phmrun.tasks.lm.codebooks import CodebookEmbedding, learn_codes
 from phmrun.tasks.lm.config import LanguageDecodingConfig, LanguageModelExperiment
 from phmrun.tasks.lm.data import StreamData, evaluation_batches
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
@@ -95,9 +94,8 @@ class LanguageModelPredictor:
         self.table: CodebookEmbedding | None = None
         if decoding.codebooks:
             inputs = cast(nn.Module, copied.embedding if copied.define is None else copied.define)
-            sizes, steps = (decoding.codebooks, decoding.codewords), decoding.code_steps
-            vectors = cast(Tensor, inputs.weight)
-            self.table = learn_codes(vectors, *sizes, steps=steps) if steps else compress(vectors, *sizes)
+            sizes = decoding.codebooks, decoding.codewords
+            self.table = learn_codes(cast(Tensor, inputs.weight), *sizes, steps=decoding.code_steps)
             copied.define = self.table  # replaces the lookup of inputs
         self.reach = "state"
         if isinstance(copied, TransformerXL):
@@ -155,7 +153,7 @@ class LanguageModelPredictor:
         """Return the accuracy of minimal pairs, by phenomenon."""
         began = time.perf_counter()
         scores, rows, count = judged(data, self.sentence_nats)
-        signature = f"{self._unit()}|sum:tokens-after-begin|weights:{self.weights}"
+        signature = f"{self.vocabulary.unit}|sum:tokens-after-begin|weights:{self.weights}"
         scores = {name: score if "-of-" in name else score.signed(f"|{signature}") for name, score in scores.items()}
         seconds = time.perf_counter() - began
         batch = f"batch:{self.decoding.batch}"
@@ -223,8 +221,8 @@ class LanguageModelPredictor:
         ``nats`` are the surprisals of its words ``tokens``. "perplexity-known" is scored if some, but not all, words
         are unknown; bits per character if configured; the 5-gram baseline if the training text is here with the same
         vocabulary. The unigram baseline adds 1 to each count; counts of tokens are those of the training text, if it is
-        here. Scores of tokens begin with bits per byte, which do not depend on the vocabulary. Warnings tell if
-        at least 1 % of the words are unknown beside known ones, and if at least half of them are.
+        here. Scores of tokens begin with bits per byte, which do not depend on the vocabulary. A warning tells if
+        at least 1 % of the words are unknown beside known ones.
         """
         mean, count = float(nats.mean()), len(tokens)
         hidden = tokens == self.vocabulary.unknown
@@ -243,9 +241,6 @@ class LanguageModelPredictor:
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
             warnings = (text,) if unknown >= MENTIONED * count else ()
-        if unknown >= DOUBTFUL * count:
-            mostly = f"{unknown / count:.0%} of the words are unknown: the perplexity is mostly that of {UNKNOWN}"
-            warnings = (mostly, *warnings)
         score = Score("perplexity", perplexity(mean), signature, count, self.units, extras=extras, warnings=warnings)
         bits_per_byte = float(nats.sum()) * NAT / tally.bytes
         by_byte = {"bits_per_byte": Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")}
@@ -257,30 +252,26 @@ class LanguageModelPredictor:
         if np.any(counts):  # frequencies in the training text, with add-one smoothing
             frequency = np.array(counts, dtype=np.float64) + 1
             by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
-            scores["perplexity-of-unigram"] = Score("perplexity", by_frequency, self._unit(), count, self.units)
+            scores["perplexity-of-unigram"] = Score("perplexity", by_frequency, self.vocabulary.unit, count, self.units)
         if self.decoding.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
         if here:
             model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
             by_sequences = perplexity(float(model.surprisal(tokens).mean()))
-            signature = f"{self._unit()}|smoothing:modified-kneser-ney|train-words:{len(train)}"
+            signature = f"{self.vocabulary.unit}|smoothing:modified-kneser-ney|train-words:{len(train)}"
             scores[f"perplexity-of-{ORDER}-gram"] = Score("perplexity", by_sequences, signature, count, self.units)
         return scores
-
-    def _unit(self) -> str:
-        """Return the signature of the predicted units: splitting and vocabulary size."""
-        return self.vocabulary.unit
 
     def _signature(self) -> str:
         """Return the signature of the units and of the settings of scoring.
 
         These are streams, length, memory and, if compressed, codebooks and gradient steps.
         """
-        codes = "" if self.table is None else "|codebooks:{}x{}".format(*self.table.codewords.shape)
-        steps = self.decoding.code_steps if self.table is not None else 0
-        codes += f"|learnt:{steps}" if steps else ""
-        return f"{self._unit()}|streams:{self.decoding.streams}|length:{self.length}|memory:{self.reach}{codes}"
+        decoding = self.decoding
+        codes = f"|codebooks:{decoding.codebooks}x{decoding.codewords}|learnt:{decoding.code_steps}"
+        codes = "" if self.table is None else codes
+        return f"{self.vocabulary.unit}|streams:{self.decoding.streams}|length:{self.length}|memory:{self.reach}{codes}"
 
     def _read(self, tokens: Sequence[int], state: State | None) -> tuple[Tensor, State]:
         """Return hidden vectors ``[length, width]`` of further words, and the state.
@@ -294,15 +285,13 @@ class LanguageModelPredictor:
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield each line's words with their surprisal in bits.
 
-        The end of line is included. The state is carried across lines unless ``decoding.across_lines`` is False. A
-        line's answer has "word:bits" with 2 decimals; its values are "words", "bits" and "perplexity".
+        The end of line is included. The state is carried across lines. A line's answer has "word:bits" with 2 decimals;
+        its values are "words", "bits" and "perplexity".
         """
         state, before = None, self.vocabulary.end
         for line in lines:
             self._encoded(line)
             (tokens,) = self.vocabulary.stream([line])
-            if not self.decoding.across_lines:
-                state = None
             hidden, state = self._read([before, *tokens[:-1]], state)
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
             bits = (nats * NAT).tolist()

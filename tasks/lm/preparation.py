@@ -102,7 +102,6 @@ def prepare_stream(
     *,
     cache: Path,
     vocabulary: StreamVocabulary | None = None,
-    **facts: str,
 ) -> Prepared[StreamVocabulary, StreamStore]:
     """Build the vocabulary of a corpus and encode it.
 
@@ -114,7 +113,6 @@ def prepare_stream(
         settings: Tokenization settings.
         cache: Directory of prepared corpora.
         vocabulary: Vocabulary to use; ``settings`` are then ignored. None: learn it.
-        **facts: Further facts that the result depends on.
 
     Raises:
         PhmrunError: (exit 3) A file is missing or malformed, or "train" is not among them.
@@ -123,7 +121,7 @@ def prepare_stream(
         raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
     words = {name: value for name, value in asdict(settings).items() if name != "kind"}
     asked = words if settings.kind == "word" else asdict(settings)
-    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asked, **facts}
+    content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asked}
     if vocabulary is not None:
         content["vocabulary"] = vocabulary.sha256
 

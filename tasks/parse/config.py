@@ -240,8 +240,6 @@ class TreeDecodingConfig(Section):
     """LAS requires the label's subtype, too."""
     punctuation: bool = True
     """Score punctuation, too."""
-    input: Annotated[Literal["auto", "conllu", "text"], Unhashed()] = "auto"
-    """Input of predict: CoNLL-U, or text (a sentence per line, words between spaces); auto detects it."""
     batch: Annotated[int, Unhashed()] = Field(64, ge=1)
     """Sentences parsed at a time."""
 

@@ -17,7 +17,6 @@ from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.engine.data import BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
-from phmrun.ledger.segment import physical_memory
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
 from phmrun.tasks.parse.config import ParsingExperiment, TreebankDataConfig
@@ -27,7 +26,6 @@ from phmrun.text.batches import Batch
 from phmrun.text.conllu import Sentence
 
 TRAIN, DEV = "train", "dev"
-ARC_BYTES = 12  # bytes for each pair of words: scores of arcs, a copy of them, and those of labels
 DIVISION_SEED = 1  # seed of the held-out sentences; the experiment's seed does not change the data
 
 
@@ -195,12 +193,11 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         Read the other splits to find errors early.
 
         Raises:
-            PhmrunError: (exit 3) A file is malformed, or no training sentence is left. A sentence of any split except
-                "train" is too long to be scored in this machine's memory.
+            PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
         """
         _ = self._encoded
         for split in self.files.keys() - {TRAIN}:
-            _require_memory(self.sentences(split), self.files[split][0])
+            self.sentences(split)
 
     def check(self, split: str) -> None:
         """Do nothing: :meth:`prepare` reads every split."""
@@ -256,23 +253,6 @@ def build_data(config: ParsingExperiment, cache: Path) -> TreebankData:
         PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) A treebank has no such split.
     """
     return TreebankData(config, find_treebank(config.data, cache))
-
-
-def _require_memory(sentences: Sequence[Sentence], path: Path) -> None:
-    """Check that the longest sentence's scores of arcs fit into memory.
-
-    They take 12 bytes for each pair of words and root. Training could succeed otherwise, and the evaluation at its end
-    fail. Nothing is done if the memory is unknown. ``path`` is for the message.
-
-    Raises:
-        PhmrunError: (exit 3) They do not fit.
-    """
-    number, longest = max(enumerate(map(len, sentences), 1), key=lambda pair: pair[1])
-    needed, memory = ARC_BYTES * (longest + 1) ** 2, physical_memory()
-    if memory is not None and needed > memory:
-        what = f"sentence {number:,} has {longest:,} words, and the scores of its arcs need {needed / 2**30:,.0f} GiB"
-        hint = f"This machine has {memory / 2**30:,.0f} GiB. Split or remove the sentence; --batch-size does not help."
-        raise PhmrunError(what, where=str(path), hint=hint, code=ExitCode.DATA)
 
 
 def _read(paths: Sequence[Path]) -> list[Sentence]:

@@ -63,7 +63,6 @@ class TreeParser:
         self.network = for_inference(network).to(device)
         self.vocabulary, self.search = vocabulary, search
         self.weights, self.device = weights, torch.device(device)
-        self._searching = 0.0
         self.coverage = Coverage()
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
@@ -86,14 +85,13 @@ class TreeParser:
         """Parse a split and score it, together with the neighbor baseline.
 
         Scores: "uas", "las", "clas", "label-accuracy"; "uas-<part>" and "las-<part>" if the split has parts;
-        "…-of-neighbour" if there are training trees. A note on stderr gives the share of time of the tree search. The
-        predictions are the parsed sentences as CoNLL-U. The seconds are those of parsing alone.
+        "…-of-neighbour" if there are training trees. The predictions are the parsed sentences as CoNLL-U. The seconds
+        are those of parsing alone.
         """
         gold = data.sentences(split)
-        self._searching, began = 0.0, time.perf_counter()
+        began = time.perf_counter()
         parsed = self.parse(gold, f"parsing {split}")
         seconds = time.perf_counter() - began
-        note(f"the search for trees took {self._searching / seconds:.0%} of the time of parsing {split}")
         scores = self._scores(gold, parsed, data.treebank.parts.get(split))
         if TRAIN in data.files:
             columns = ((sentence.upos, sentence.heads, sentence.deprels) for sentence in data.sentences(TRAIN))
@@ -149,48 +147,34 @@ class TreeParser:
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the heads of all words, ``[batch, length]``.
 
-        They form the best trees, or are the best heads if "greedy". The time of the search is added to ``_searching``.
-        Heads beyond a sentence's end are never chosen.
+        They form the best trees, or are the best heads if "greedy". Heads beyond a sentence's end are never chosen.
         """
-        arcs = arcs.cpu()  # trees are searched on the CPU; this also waits for the network
-        began = time.perf_counter()
-        greedy = self.search.tree == "greedy"
-        heads = possible_arcs(arcs, lengths.cpu()).argmax(dim=-1) if greedy else spanning_trees(arcs, lengths.cpu())
-        self._searching += time.perf_counter() - began
-        return heads.to(self.device)
+        if self.search.tree == "greedy":
+            return possible_arcs(arcs, lengths).argmax(dim=-1)
+        return spanning_trees(arcs.cpu(), lengths.cpu()).to(self.device)
 
     def _sentences(self, lines: Iterator[str]) -> Iterator[Sentence]:
-        """Yield sentences of CoNLL-U or tokenized text, by ``search.input``.
+        """Yield sentences of CoNLL-U or tokenized text.
 
-        "auto": CoNLL-U if the first line that is neither blank nor a comment has a tab, else text. Blank lines of text
-        are skipped. A note tells if words have no tags.
+        It is CoNLL-U if the first line that is neither blank nor a comment has a tab, else text. Blank lines of text
+        are skipped. A note tells that words of text have no tags.
 
         Raises:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
         """
-        kind = self.search.input
-        if kind == "auto":
-            seen = []
-            for line in lines:
-                seen.append(line)
-                if line.strip() and not line.startswith("#"):
-                    break
-            kind = "conllu" if seen and "\t" in seen[-1] else "text"
-            # Prepended again, since standard input cannot be read twice.
-            lines = chain(seen, lines)
-        if kind == "text":
-            note("tokenized text has no part-of-speech tags: expect lower scores than with tags")
-            words = (line.removeprefix("\ufeff").split() for line in lines)
-            yield from (conllu.sentence_of(forms) for forms in words if forms)
+        seen = []
+        for line in lines:
+            seen.append(line)
+            if line.strip() and not line.startswith("#"):
+                break
+        # Prepended again, since standard input cannot be read twice.
+        lines = chain(seen, lines)
+        if seen and "\t" in seen[-1]:
+            yield from conllu.stream((f"{line}\n" for line in lines), name="input")
             return
-        warned = False
-        for sentence in conllu.stream((f"{line}\n" for line in lines), name="input"):
-            if not warned and self.vocabulary.lacks_tags(sentence):
-                column = self.vocabulary.column
-                where = "columns UPOS and XPOS" if column == "both" else f"column {column.upper()}"
-                note(f"words without a tag in the {where}: expect lower scores than with tags")
-                warned = True
-            yield sentence
+        note("tokenized text has no part-of-speech tags: expect lower scores than with tags")
+        words = (line.removeprefix("\ufeff").split() for line in lines)
+        yield from (conllu.sentence_of(forms) for forms in words if forms)
 
     def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
         """Return the attachment scores of parsed trees with the search's settings."""

@@ -61,10 +61,6 @@ class TreebankVocabulary:
         )
         return words, tags, characters, len(self.labels), *((len(self.rare),) if self.rare else ())
 
-    def lacks_tags(self, sentence: Sentence) -> bool:
-        """True if a word of the sentence has no tag in a column that is read."""
-        return any(EMPTY in tags for tags in _tag_columns(sentence, self.column))
-
     def encode(self, sentences: Sequence[Sentence]) -> "EncodedTreebank":
         """Return sentences as ids; each begins with the root.
 

@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -122,29 +122,14 @@ def _divided(line: str, width: int, where: str) -> tuple[str, Vectors]:
     The numbers are the last ``width`` cells between single spaces. White space at the line's end is dropped.
 
     Raises:
-        PhmrunError: (exit 3) The line does not have ``width`` finite numbers, or has no word.
+        PhmrunError: (exit 3) The line is no word with ``width`` finite numbers of single precision.
     """
     word, *cells = line.rstrip().rsplit(" ", width)
-    # additional numbers end up in the word
-    more = takewhile(_is_number, reversed(word.split(" ")[1:])) if len(cells) == width else ()
-    if (size := len(cells) + len(list(more))) != width:
-        raise malformed(f"the line has {size} numbers where the first line has {width}", where)
     word = word if line.count(" ") == width else word.strip()
-    if not word or not width:
-        raise malformed("the line is not a word and its numbers", where)
-    for cell in cells:
-        if not _is_number(cell):
-            raise malformed(f"{cell!r} is not a number", where)
-    vector = np.array([float(cell) for cell in cells])
-    if not (finite := abs(vector) <= np.finfo(np.float32).max).all():
-        raise malformed(f"{cells[finite.argmin()]} is not a finite number of single precision", where)
-    return word, vector.astype(np.float32)
-
-
-def _is_number(text: str) -> bool:
-    """Return True if Python reads the text as a float."""
     try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        vector = np.array([float(cell) for cell in cells])
+    except ValueError as error:
+        raise malformed(f"the line is not a word and its numbers: {error}", where) from error
+    if not word or len(vector) != max(width, 1) or not (abs(vector) <= np.finfo(np.float32).max).all():
+        raise malformed(f"the line is not a word and {max(width, 1)} finite numbers of single precision", where)
+    return word, vector.astype(np.float32)

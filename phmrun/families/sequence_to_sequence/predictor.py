@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -26,7 +25,7 @@ from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
 from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
 from phmrun.metrics import sentence_bleu_nltk as sentence_bleu_nltk_of_all
 from phmrun.models.incremental import IncrementalTransformer
-from phmrun.models.transformer import EncoderDecoder, Transformer
+from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
 from phmrun.text.batches import chunks
 from phmrun.text.coverage import Coverage
@@ -109,20 +108,6 @@ class Translator:
         applied += "|arithmetic:bfloat16" if torchs and search.quantization == "bfloat16" else ""
         applied += f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
         return f"beam:{search.beam}|alpha:{search.alpha:g}{penalty}|limit:{limit}{applied}"
-
-    @property
-    def faster(self) -> str | None:
-        """Advice to use CTranslate2.
-
-        None if it is not installed or in use already, on a GPU, or if it lacks the network or the penalty.
-        """
-        decoder = self.decoder
-        fits = isinstance(decoder, IncrementalTransformer) and isinstance(decoder.network, Transformer)
-        if not fits or self.search.penalty == "steps" or torch.device(self.device).type != "cpu":
-            return None
-        if find_spec("ctranslate2") is None:
-            return None
-        return "--engine ctranslate2 is faster here, most with --quantization int8 (penalty power; outputs may differ)"
 
     def hypotheses(
         self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed", first: int = 1

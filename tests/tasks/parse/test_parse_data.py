@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from tiny_treebank import write_trees
 
 from phmrun.config import Source, resolve, task_defaults
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import options_of
-from phmrun.tasks.parse import data as data_module
 from phmrun.tasks.parse.config import ParsingExperiment
 from phmrun.tasks.parse.data import build_data, divided
 from phmrun.tasks.parse.vocabulary import NO_LABEL
@@ -67,20 +65,6 @@ def test_the_builtin_treebank(tmp_path):
     joined = build_data(config_of(train="train,dev", hold_out=0.2), tmp_path)
     assert joined.fingerprints() == {"builtin": "1-1", "train": "train,dev"}
     assert len(joined.sentences("train")) + len(joined.sentences("dev")) == 4_500
-
-
-def test_a_test_sentence_that_memory_cannot_score_is_found_before_training(trees, tmp_path, monkeypatch):
-    lines = [f"{n}\tw\tw\tNOUN\tNN\t_\t{int(n > 1)}\t{'dep' if n > 1 else 'root'}\t_\t_\n" for n in range(1, 301)]
-    with (trees / "test.conllu").open("a") as file:
-        file.write("".join(lines) + "\n")
-    build_data(own(trees), tmp_path).prepare()
-    monkeypatch.setattr(data_module, "physical_memory", lambda: 1_000_000)
-    with pytest.raises(PhmrunError, match=r"sentence 13 has 300 words, .* need") as caught:
-        build_data(own(trees), tmp_path).prepare()
-    assert caught.value.code is ExitCode.DATA
-    assert caught.value.where == str(trees / "test.conllu")
-    monkeypatch.setattr(data_module, "physical_memory", lambda: None)
-    build_data(own(trees), tmp_path).prepare()
 
 
 def test_an_epoch_holds_every_word_once(trees, tmp_path):
