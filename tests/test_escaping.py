@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.cli.formats import Format, formatted
 from phmrun.escaping import markdown, one_line, printable, shell_word
+from phmrun.results.render import csv_table
 
 HOSTILE = [
     "<script>alert(1)</script>", "![x](http://evil.example/x.png)", "[x](javascript:alert(1))", "<javascript:alert(1)>",
@@ -33,9 +33,9 @@ def test_what_steers_a_terminal_is_shown():
 
 @pytest.mark.parametrize("text", ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "  =1", "\t=1", "\n=1"])
 def test_a_formula_is_text_in_a_spreadsheet(text):
-    (row,) = csv.reader(io.StringIO(formatted(("=a",), [(text,)], Format.CSV).split("\n", 1)[1]))
+    (row,) = csv.reader(io.StringIO(csv_table(("=a",), [(text,)]).split("\n", 1)[1]))
     assert row == [f"'{text}"]
-    assert formatted(("=a",), [], Format.CSV) == "'=a\n"
+    assert csv_table(("=a",), []) == "'=a\n"
 
 
 @settings(max_examples=30, deadline=None)

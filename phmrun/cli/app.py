@@ -10,7 +10,8 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
@@ -71,7 +72,6 @@ class Verb(NamedTuple):
         """Import the verb's module, and return its click command.
 
         A Typer app becomes a group of commands, a function one command, with the module's ``EPILOG`` if there is one.
-        Lines of its help are joined.
         """
         module_name, attribute = self.place.split(".")
         module = importlib.import_module(f"phmrun.cli.{module_name}")
@@ -82,20 +82,7 @@ class Verb(NamedTuple):
         else:
             epilog = {"epilog": module.EPILOG} if hasattr(module, "EPILOG") else {}
             alone.command(self.name, rich_help_panel=self.panel, **epilog)(target)
-        command = typer.main.get_group(alone).commands[self.name]
-        _unwrap_help(command)
-        return command
-
-
-def _unwrap_help(command: Any) -> None:
-    """Join the lines of each paragraph of a command's help, in place.
-
-    So the help fits any terminal. Subcommands are included.
-    """
-    paragraphs = (command.help or "").split("\n\n")
-    command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    for subcommand in getattr(command, "commands", {}).values():
-        _unwrap_help(subcommand)
+        return typer.main.get_group(alone).commands[self.name]
 
 
 _SUMMARIES: Mapping[str, Mapping[str, str]] = {
@@ -155,18 +142,11 @@ class Unloaded(Verbs):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return name, imported command and remaining arguments of a verb.
 
-        Its help has a panel of the plug-ins among the arguments.
-
         Raises:
             PhmrunError: The verb is unknown.
         """
         name, command, rest = super().resolve_command(ctx, args)
-        loaded = command and _BY_NAME[cast(str, name)].load()
-        if loaded and any(word.startswith("--plugin") for word in rest):
-            from phmrun.cli.plugin_help import add_plugin_panel
-
-            add_plugin_panel(loaded, rest)
-        return name, loaded, rest
+        return name, command and _BY_NAME[cast(str, name)].load(), rest
 
 
 app = typer.Typer(
@@ -225,7 +205,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: Arguments without the program's name; None: those of this process.
     """
-    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be invalid Unicode
@@ -249,49 +228,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(_flushed(code))
 
 
-class _Lossy(io.FileIO):
-    """Standard error that drops what cannot be written, so that a full disk ends no run."""
-
-    def write(self, data: Any) -> int:
-        """Write bytes; return the number of those written or dropped."""
-        try:
-            return super().write(data)
-        except OSError:
-            return len(data)
-
-
-def _open_streams() -> None:
-    """Open closed standard streams on the null device, and make standard error lossy.
-
-    Otherwise the next file that is opened would take the place of a closed stream.
-    """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(descriptor, True)
-    os.close(descriptor)
-    for place, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(place, "w" if place else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
-    if (stream := sys.__stderr__) is not None and sys.stderr is stream:
-        raw = io.BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False))
-        sys.stderr = io.TextIOWrapper(raw, encoding=stream.encoding, line_buffering=True)
-
-
 def _require_unicode(words: Sequence[str]) -> None:
-    """Check that arguments, places of phmrun's folders, and the working folder are Unicode.
-
-    Records of a run name them, and are UTF-8.
+    """Check that the arguments and the working folder are Unicode, because a run's records, in UTF-8, name them.
 
     Raises:
         PhmrunError: A byte of one is not UTF-8.
     """
-    texts = {f"argument {place}": word for place, word in enumerate(words, 1)}
-    texts |= {name: value for name, value in os.environ.items() if name.startswith("PHMRUN_")}
-    with suppress(OSError):  # it was removed
-        texts["the working folder"] = os.getcwd()  # noqa: PTH109  (a path of this form)
-    for where, text in texts.items():
+    for text in (*words, str(Path.cwd())):
         if any("\udc80" <= character <= "\udcff" for character in text):
-            hint = "Rename the file or folder, for example with mv, and give the command again."
-            raise PhmrunError(f"{printable(text)} has a byte that is not UTF-8", where=where, hint=hint)
+            raise PhmrunError(f"{printable(text)} has a byte that is not UTF-8", hint="Rename the file or folder.")
 
 
 def _globals_first(arguments: list[str]) -> list[str]:
@@ -386,7 +331,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
     # torch's out-of-memory error is recognized by name, since torch may not be imported.
     out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     if out_of_memory or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
-        hint = "Use a smaller --batch-size with a larger --accumulate, or a smaller --preset. "
+        hint = "Use a smaller --batch-size, with --set training.accumulate=2, or a smaller --preset. "
         hint += "A batch holds at least one sentence: if one is very long, split it or leave it out."
         console.print_error(PhmrunError("out of memory", hint=hint, code=ExitCode.TRAINING))
         return ExitCode.TRAINING

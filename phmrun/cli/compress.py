@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.decoding import Checkpoint
-from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, choose_run, settings
+from phmrun.cli.options import Checkpoint, Json, Plugin, RunArgument, RunsDirectory, choose_run, settings
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import waiting

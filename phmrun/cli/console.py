@@ -3,8 +3,7 @@
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -16,7 +15,6 @@ from rich.text import Text
 
 from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
-from phmrun.progress import waiting
 
 _WIDTH_OF_A_FILE = 160
 _LONG_TABLE = 500
@@ -111,15 +109,13 @@ def print_table(
     title: str | None = None,
     drop: Sequence[str] = (),
     labels: Sequence[str] = (),
-    fold: bool = True,
 ) -> None:
     """Print a table on standard output.
 
     Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more are
     printed without folding, with all columns. On a terminal, columns are folded to 16 characters if they are in
     ``labels``, the first to 60 and others to 24. If that is not enough, those of ``drop`` are left out, in its order,
-    then others from the right; a note on standard error names them. Elsewhere the table has all columns. Without
-    ``fold``, no column is folded.
+    then others from the right; a note on standard error names them. Elsewhere the table has all columns.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
@@ -130,7 +126,7 @@ def print_table(
     console = stdout()
     widths = [max(map(cell_len, [head, *(row[place][0] for row in filled)])) for place, head in enumerate(heads)]
     limits = [_LABEL if head in labels else _FOLDED if place else _NAME for place, head in enumerate(heads)]
-    least = [min(pair) for pair in zip(widths, limits, strict=True)] if fold else widths
+    least = [min(pair) for pair in zip(widths, limits, strict=True)]
     kept = list(range(len(heads)))
     candidates = [heads.index(name) for name in drop if name in heads] + list(reversed(kept[1:]))
     while console.is_terminal and sum(least[place] + 2 for place in kept) - 2 > console.width and len(kept) > 1:
@@ -146,13 +142,6 @@ def print_table(
     if missing := [head for place, head in enumerate(heads) if head and place not in kept]:
         text = f"too narrow for: {', '.join(missing)} (widen the terminal, or redirect the output)"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)
-
-
-def too_wide(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> bool:
-    """True if a table without folded columns is wider than the terminal; always False elsewhere."""
-    widths = [max(cell_len(_cell(value)[0]) for value in column) for column in zip(columns, *rows, strict=True)]
-    console = stdout()
-    return console.is_terminal and sum(widths) + 2 * len(widths) - 2 > console.width
 
 
 def print_line(text: str, *, style: str | None = None) -> None:
@@ -183,18 +172,6 @@ def _print_long_table(heads: list[str], rows: list[list[str]], right: list[bool]
         cells = zip(row, gaps, right, strict=True)
         lines.append("  ".join(gap + text if justified else text + gap for text, gap, justified in cells).rstrip())
     print("\n".join(lines), flush=True)
-
-
-@contextmanager
-def preparing() -> Iterator[None]:
-    """Show "preparing" on standard error while the block runs.
-
-    Off a terminal it is one line; nothing is shown with ``-q``.
-    """
-    if verbosity() is not Verbosity.QUIET and not stderr().is_terminal:
-        print("preparing", file=sys.stderr, flush=True)
-    with waiting("preparing"):
-        yield
 
 
 def print_scores(metrics: Mapping[str, Any]) -> None:
@@ -234,7 +211,7 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         width = max(cell_len(row[place]) for row in (heads, *filled))
         for row in (heads, *filled):
             row[place] = row[place].rjust(width)
-    print_table(heads, filled, drop=("over", "95 % interval"), fold=False)
+    print_table(heads, filled, drop=("over", "95 % interval"))
     for signature, labels in signatures.items():
         stdout().print(f"[{', '.join(labels)}] {signature}", markup=False, soft_wrap=True)
     warnings = [w for score in metrics.values() if isinstance(score, Mapping) for w in score.get("warnings", ())]

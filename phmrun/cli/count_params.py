@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phmrun.cli import completion, console
-from phmrun.cli.formats import Format, print_formatted
+from phmrun.cli import console
 from phmrun.cli.options import Json, NetworkOptions, resolve_options, spread
 from phmrun.errors import PhmrunError
 from phmrun.ledger.wording import scope_in_words
@@ -15,8 +14,7 @@ from phmrun.progress import waiting
 @spread
 def count_params(
     options: NetworkOptions,
-    paper: Annotated[str | None, typer.Option(metavar="NAME|all", autocompletion=completion.papers)] = None,
-    style: Annotated[Format, typer.Option("--format", rich_help_panel="Logging")] = Format.TEXT,
+    paper: Annotated[str | None, typer.Option(metavar="NAME|all")] = None,
     as_json: Json = False,
 ) -> None:
     """Count the parameters of a model, next to those of the dense model.
@@ -28,14 +26,13 @@ def count_params(
 
     Args:
         paper: Instead of a task: all parameter counts that a paper prints, next to those computed here.
-        style: Format of the table.
 
     Examples:
         phmrun count-params nmt --preset base --layer phm --n 8
-        phmrun count-params --paper all --format md
+        phmrun count-params --paper all
     """
     if paper is not None:
-        _audit(paper, style, as_json)
+        _audit(paper, as_json)
         return
     if not options.task:
         raise PhmrunError("name a task, or --paper", hint="phmrun count-params nmt, or phmrun count-params --paper all")
@@ -61,43 +58,27 @@ def count_params(
         group = modules.setdefault(name, {"count": 0, "dense": 0})
         group["count"] += module["count"]
         group["dense"] += module["dense"]
-    rows = [
-        ("scope", name, *_numbers(entry), entry.get("multiplications")) for name, entry in count["by_scope"].items()
+    heads = ("parameters", "dense", "share")
+    scopes: list[tuple[Any, ...]] = [
+        (scope_in_words(name), *_numbers(entry), entry.get("multiplications"))
+        for name, entry in count["by_scope"].items()
     ]
-    rows += [("module", name, *_numbers(entry), None) for name, entry in modules.items()]
     total = _numbers({"count": count["total"], "dense": count["dense_total"]})
-    rows.append(("total", "", *total, count["multiplications"]))
+    scopes.append(("total", *total, count["multiplications"]))
     if count["trained_total"] > count["total"]:
-        rows.append(("total in training", "", count["trained_total"], None, None, None))
-    memory = [("memory", kind, size, None, None, None) for kind, size in count.get("memory", {}).items()]
-    if style is Format.TEXT:
-        _print_text(rows, memory)
-    else:
-        columns = ("kind", "name", "parameters or bytes", "dense", "share", "multiplications per vector")
-        print_formatted(columns, [*rows, *memory], style)
+        scopes.append(("total in training", count["trained_total"], None, None, None))
+    console.print_table(("scope", *heads, "multiplications per vector"), scopes)
+    console.print_line("")
+    console.print_table(("module", *heads), [(name, *_numbers(entry)) for name, entry in modules.items()])
+    if memory := count.get("memory"):
+        console.print_line("")
+        console.print_table(("memory, 32 bits", "MB"), [(kind, round(size / 1e6, 1)) for kind, size in memory.items()])
 
 
-def _print_text(rows: list[tuple[Any, ...]], memory: list[tuple[Any, ...]]) -> None:
-    """Print a table of scopes and totals.
-
-    Tables of modules and of memory follow if there are any.
-    """
-    modules = [row[1:-1] for row in rows if row[0] == "module"]
-    others = [row for row in rows if row[0] != "module"]
-    scopes = [(scope_in_words(name) if kind == "scope" else kind, *figures) for kind, name, *figures in others]
-    console.print_table(("scope", "parameters", "dense", "share", "multiplications per vector"), scopes)
-    if modules:
-        console.stdout().print()
-        console.print_table(("module", "parameters", "dense", "share"), modules)
-    if memory:
-        console.stdout().print()
-        console.print_table(("memory, 32 bits", "MB"), [(kind, round(size / 1e6, 1)) for _, kind, size, *_ in memory])
-
-
-def _audit(paper: str, style: Format, as_json: bool) -> None:
+def _audit(paper: str, as_json: bool) -> None:
     """Print the counts in one paper, or in "all", next to computed ones.
 
-    As text, a summary of the verdicts follows the table.
+    A summary of the verdicts follows the table.
 
     Raises:
         PhmrunError: The paper is unknown.
@@ -118,9 +99,8 @@ def _audit(paper: str, style: Format, as_json: bool) -> None:
         console.print_json(rows)
         return
     columns = ("paper", "table", "row", "published", "computed", "verdict", "note")
-    print_formatted(columns, [[row[column] for column in columns] for row in rows], style)
-    if style is Format.TEXT:
-        console.stdout().print(f"\n{headline([row['verdict'] for row in rows])}")
+    console.print_table(columns, [[row[column] for column in columns] for row in rows])
+    console.print_line(f"\n{headline([row['verdict'] for row in rows])}")
 
 
 def _numbers(entry: Any) -> tuple[int, int | None, str | None]:

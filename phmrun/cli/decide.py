@@ -1,8 +1,7 @@
 """``phmrun decide``: verdicts on scores that were measured anywhere."""
 
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,20 +14,6 @@ if TYPE_CHECKING:
     from phmrun.statistics.referee import Decision
 
 
-class Requirement(StrEnum):
-    """Statement that --require demands."""
-
-    BETTER = "better"
-    NOT_WORSE = "not-worse"
-
-
-class Over(StrEnum):
-    """Population of the verdicts."""
-
-    SEEDS = "seeds"
-    ITEMS = "items"
-
-
 def decide(
     files: Annotated[list[str], typer.Argument(metavar="FILE…")],
     metric: Annotated[str, typer.Option(metavar="NAME")],
@@ -37,8 +22,8 @@ def decide(
     trivial: Annotated[str | None, typer.Option(metavar="SYSTEM")] = None,
     margin: Annotated[float | None, typer.Option(min=0)] = None,
     lower_is_better: Annotated[bool | None, typer.Option("--lower-is-better/--higher-is-better")] = None,
-    over: Over | None = None,
-    require: Requirement | None = None,
+    over: Literal["seeds", "items"] | None = None,
+    require: Literal["better", "not-worse"] | None = None,
     cost: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +66,7 @@ def decide(
 
     rows = read_rows(files, metric)
     terms: dict[str, Any] = {"metric": metric, "trivial": trivial, "margin": margin, "lower_is_better": lower_is_better}
-    terms |= {"over": over.value if over else None, "costs": cost or ()}
+    terms |= {"over": over, "costs": cost or ()}
     decisions = [judge(rows, reference=reference, **terms)] if reference is not None else decide_pairs(rows, **terms)
     judged = {trivial, *(name for decision in decisions for name in (decision.reference.name, *decision.systems))}
     if missing := [name for name in rows["system"].unique() if name not in judged]:
@@ -90,7 +75,7 @@ def decide(
         console.print_json(_pairs_as_dict(decisions) if all_pairs else decisions[0].as_dict())
     else:
         _show(decisions, all_pairs=all_pairs)
-    if require and not all(meets(judgement, require.value) for judgement in decisions[0].judgements.values()):
+    if require and not all(meets(judgement, require) for judgement in decisions[0].judgements.values()):
         raise typer.Exit(1)
 
 

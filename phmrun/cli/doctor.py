@@ -5,7 +5,6 @@ import platform
 import shutil
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -43,7 +42,7 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
     Warnings are no failure. If a check has failed, the exit code is that of the first one.
     """
     with waiting("preparing"):
-        checks = [*_packages(), *_extensions(), *_data(), *_machine(runs_dir)]
+        checks = [*_torch(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
         names = ("name", "status", "found", "advice")
@@ -61,33 +60,12 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
         raise typer.Exit(failed[0].code)
 
 
-def _packages() -> Iterator[Check]:
-    """Yield checks of Python, torch with its devices, Lightning and torchtext.
-
-    Old or malicious releases have failed; a torchtext other than 0.6.0, or none, is a warning.
-    """
-    python = platform.python_version()
-    text = f"{python} on {platform.system()} {platform.machine()}"
-    old = _numbers(python) < (3, 11)
-    yield Check("Python", "failed" if old else "ok", text, "Install Python 3.11 or newer." if old else "")
-    yield from _torch()
-    name, lightning = "pytorch-lightning", _version("pytorch-lightning")
-    if lightning is not None and _numbers(lightning) >= (2, 6, 6):
-        yield Check(name, "ok", lightning)
-    else:
-        text = f"{lightning}: its checkpoints can run code; 2.6.2 and 2.6.3 are malicious and steal credentials"
-        yield Check(name, "failed", text if lightning else "not installed", 'pip install "pytorch-lightning>=2.6.6,<3"')
-    torchtext = _version("torchtext")
-    fits = torchtext == "0.6.0"
-    advice = "" if fits else "pip install torchtext==0.6.0; only word vocabularies need it, no later release works."
-    yield Check("torchtext", "ok" if fits else "warning", torchtext or "not installed", advice)
-
-
 def _torch() -> Iterator[Check]:
-    """Yield checks of torch, devices, bfloat16 and load.
+    """Yield checks of Python, torch, devices and bfloat16.
 
-    If torch fails to import, yield only the first, as failed. A machine without a GPU is a warning.
+    If torch fails to import, yield only the first two, the second as failed. A machine without a GPU is a warning.
     """
+    yield Check("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -104,23 +82,6 @@ def _torch() -> Iterator[Check]:
         advice = "The preset tiny trains in minutes here; base wants a GPU and a torch that was built for it."
         yield Check("devices", "warning", "CPU only", advice)
     yield _bf16()
-    yield _load()
-
-
-def _load() -> Check:
-    """Return a check for cores that other processes use.
-
-    New runs leave these free. The status is always "ok".
-    """
-    from phmrun.ledger.environment import usable_cores
-    from phmrun.ledger.load import busy_cores
-
-    busy, cores = busy_cores(), usable_cores()
-    advice = (
-        f"New runs compute with {counted(max(1, cores - busy), 'thread')}; a run keeps its number when it is resumed. "
-        "hardware.threads=N or OMP_NUM_THREADS sets another."
-    )
-    return Check("load", "ok", f"{busy} of {counted(cores, 'core')} busy", advice if busy else "")
 
 
 def _bf16() -> Check:
@@ -137,24 +98,6 @@ def _bf16() -> Check:
     unit = "with matrix units (AMX)" if has_amx() else "with vector instructions"
     advice = "--precision bf16-mixed is faster than 32 here for networks whose time goes into matrix products."
     return Check("bfloat16", "ok", f"the processor computes in it {unit}", advice)
-
-
-def _extensions() -> Iterator[Check]:
-    """Yield checks of the plug-ins of other packages.
-
-    A name announced twice has failed.
-    """
-    from phmrun.registry import OURS, foreign_announcements
-
-    for announcements in foreign_announcements():
-        point = announcements[0].point
-        name = f"{point.group.removeprefix('phmrun.')} {point.name}"
-        origins = " and ".join(announcement.origin for announcement in announcements)
-        if len(announcements) == 1:
-            yield Check(name, "ok", f"from {origins}")
-        else:
-            foreign = next(item.distribution for item in reversed(announcements) if item.distribution != OURS)
-            yield Check(name, "failed", f"announced twice: by {origins}", f"pip uninstall {foreign}")
 
 
 def _data() -> Iterator[Check]:
@@ -219,8 +162,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version: ``2.6.6.post1`` is (2, 6, 6)."""
-    return tuple(map(int, takewhile(str.isdigit, text.split("+")[0].split("."))))

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.decoding import DecodingOptions
-from phmrun.cli.options import DATA, LATEST, Json, RunArgument, RunsDirectory, choose_run, spread
+from phmrun.cli.options import DATA, LATEST, DecodingOptions, Json, RunArgument, RunsDirectory, choose_run, spread
 from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins

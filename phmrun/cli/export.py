@@ -1,23 +1,24 @@
 """``phmrun export``: a trained run for other tools, with dense layers or the factors of its structures."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from phmrun.cli import completion, console
-from phmrun.cli.decoding import Checkpoint
-from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run
+from phmrun.cli import console
+from phmrun.cli.options import LATEST, Checkpoint, Json, Plugin, RunArgument, RunsDirectory, choose_run
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.exchange.formats import Exported
+    from phmrun.ledger import Run
 
 
 def export(
     run: RunArgument = LATEST,
-    kind: Annotated[str, typer.Option("--format", autocompletion=completion.export_formats)] = "safetensors",
+    kind: Annotated[str, typer.Option("--format")] = "safetensors",
     out: Annotated[Path | None, typer.Option("--out")] = None,
     factored: Annotated[bool, typer.Option("--factored")] = False,
     quantization: str = "none",
@@ -52,9 +53,7 @@ def export(
     load_plugins(plugin)
     source = choose_run(runs_dir, run)
     if compare:
-        from phmrun.cli.export_comparison import compare_formats
-
-        compare_formats(source, split, load_plugins(plugin), as_json)
+        _compare(source, split, load_plugins(plugin), as_json)
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
@@ -81,3 +80,37 @@ def export(
 def _facts(exported: "Exported") -> dict[str, Any]:
     """Return the fields of an exported file, except its parts."""
     return {name: value for name, value in vars(exported).items() if name != "parts"}
+
+
+def _compare(run: "Run", split: str, plugins: Mapping[Path, str], as_json: bool) -> None:
+    """Export a run in all installed formats, measure each, and print the table.
+
+    The measurements are kept in the run's ``bench.json``.
+
+    Args:
+        run: The run.
+        split: Split to score.
+        plugins: Plug-ins of the run, by file.
+        as_json: Print JSON instead of the table.
+    """
+    with waiting("preparing"):
+        from phmrun.bench.machine import facts
+        from phmrun.engine.trained_model import open_run
+        from phmrun.ledger.environment import now
+        from phmrun.ledger.wording import SERVING, SERVING_COLUMNS, serving_row
+        from phmrun.sweeps.serving import formats_of, serve_all
+
+        formats = formats_of(open_run(run))
+    served = serve_all(run, formats, split=split, plugins=plugins)
+    machine = facts()
+    context = {"machine": machine, "measured": now(), "split": split}
+    run.add_bench({f"{SERVING}{item.format.label}": {**item.to_json(), **context} for item in served})
+    if as_json:
+        console.print_json({"run_id": run.id, "formats": [item.to_json() for item in served], **context})
+        return
+    console.print_table(SERVING_COLUMNS, [serving_row(item.to_json()) for item in served])
+    busy = f"load average {machine['load_average']}"
+    line = f"{machine['processor']}, one thread, CPU time, {busy}."
+    if any(item.name == "ctranslate2" for item in formats):
+        line += " CTranslate2 knows dense maps only, and divides by length^α."
+    console.stdout().print(line, markup=False, soft_wrap=True)

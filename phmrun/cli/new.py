@@ -3,10 +3,9 @@
 import importlib.util
 import keyword
 import re
-from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,26 +17,17 @@ from phmrun.registry import METRICS, STRUCTURES, TASKS, Registry, networks
 _NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 
 
-class Kind(StrEnum):
-    """Kinds of parts that have an example."""
-
-    STRUCTURE = "structure"
-    TASK = "task"
-    NETWORK = "network"
-    METRIC = "metric"
-
-
-TRIED: dict[Kind, tuple[Registry, str]] = {
-    Kind.STRUCTURE: (STRUCTURES, "phmrun layers {name} --plugin {file}"),
-    Kind.NETWORK: (networks("sva"), "phmrun train sva --model {name} --max-steps 20 --plugin {file}"),
-    Kind.METRIC: (METRICS, "phmrun train sva --max-steps 20 --plugin {file}"),
-    Kind.TASK: (TASKS, "phmrun schema {name} --files --plugin {file}"),
+TRIED: dict[str, tuple[Registry, str]] = {
+    "structure": (STRUCTURES, "phmrun layers {name} --plugin {file}"),
+    "network": (networks("sva"), "phmrun train sva --model {name} --max-steps 20 --plugin {file}"),
+    "metric": (METRICS, "phmrun train sva --max-steps 20 --plugin {file}"),
+    "task": (TASKS, "phmrun schema {name} --files --plugin {file}"),
 }
 """Registry of each kind, and the command that tries a new part."""
 
 
 def new(
-    kind: Annotated[Kind, typer.Argument()],
+    kind: Annotated[Literal["structure", "task", "network", "metric"], typer.Argument()],
     name: Annotated[str, typer.Argument()],
 ) -> None:
     """Write a plug-in file with a new structure, task, network or metric: a working example to change.
@@ -64,7 +54,7 @@ def new(
         raise PhmrunError(f"there is already a {kind} named {name!r}", hint="Choose another name.")
     if importlib.util.find_spec(module):
         raise PhmrunError(f"{path} would hide the module {module}", hint="Choose another name.")
-    write_text(path, _renamed(str(kind), module))
+    write_text(path, _renamed(kind, module))
     console.print_line(str(path))
     console.print_aside(f"Next: {command.format(name=name, file=path)}")
 

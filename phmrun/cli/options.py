@@ -7,13 +7,14 @@ A group of options is a dataclass whose fields are Typer parameters; those of an
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
 from phmrun.cli import completion
-from phmrun.cli.docstrings import FILES, parse_docstring, with_text
+from phmrun.cli.docstrings import parse_docstring, with_text
 from phmrun.errors import PhmrunError
 from phmrun.progress import note
 
@@ -60,17 +61,15 @@ class Flag(NamedTuple):
         return Annotated[self.kind | None, shown]
 
 
-SPLITS, SIDES = ("train", "dev", "test"), {"src": "source", "tgt": "target"}
 _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
     LAYER: (
         ("layer", str, "layer.structure", completion.layers),
         ("n", int, "layer.n"),
-        ("rank", int, "layer.rank"),
         ("budget", str, "layer.budget"),
         ("embedding", str, "embedding.structure", completion.embeddings),
         ("output", str, "output.structure", completion.layers),
-        ("model", str, "model.network", completion.networks),
-        ("preset", str, "model.preset", completion.presets),
+        ("model", str, "model.network"),
+        ("preset", str, "model.preset"),
         ("plugin", list[Path], None, None, "FILE"),
     ),
     DATA: (
@@ -79,10 +78,7 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
         ("source", str, "data.source"),
         ("target", str, "data.target"),
     ),
-    FILES: (
-        *((f"{split}_{side}", str, f"data.{split}_{key}") for split in SPLITS for side, key in SIDES.items()),
-        *((split, str, f"data.{split}", None, "FILE") for split in SPLITS),
-    ),
+    "Data files": tuple((split, str, f"data.{split}", None, "FILE") for split in ("train", "dev", "test")),
     OPTIMIZATION: (
         ("seed", int, "seed"),
         ("max_steps", int, "training.max_steps"),
@@ -90,7 +86,6 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
         ("max_time", str, "training.max_time"),
         ("lr", float, "training.optimizer.lr"),
         ("batch_size", int, "batch.size"),
-        ("accumulate", int, "training.accumulate"),
         ("precision", str, "training.precision"),
     ),
     CONFIG: (
@@ -166,23 +161,10 @@ class NetworkOptions(_Network):  # type: ignore[misc, valid-type]
     def explicit(self) -> dict[str, tuple[str, Any]]:
         """Return (option, value) by configuration key, of options that are set.
 
-        Options without a key are left out. A structure in the form of a mapping, ``{structure: phm, n: 4}``, sets a key
-        for each of its entries.
-
-        Raises:
-            PhmrunError: Such a mapping names no structure.
+        Options without a key are left out.
         """
-        values: dict[str, tuple[str, Any]] = {}
-        for flag in FLAGS:
-            value = getattr(self, flag.name, None)
-            if flag.key is None or value is None:
-                continue
-            if flag.key.endswith(".structure") and str(value).lstrip().startswith("{"):
-                section = flag.key.removesuffix("structure")
-                values |= {f"{section}{key}": (flag.option, entry) for key, entry in _mapping(value, flag.option)}
-            else:
-                values[flag.key] = (flag.option, value)
-        return values
+        values = [(flag.key, flag.option, getattr(self, flag.name, None)) for flag in FLAGS]
+        return {key: (option, value) for key, option, value in values if key is not None and value is not None}
 
 
 _Experiment = dataclasses.make_dataclass(
@@ -197,10 +179,9 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
     """Options of an experiment: ``task``, and a field for each of :data:`FLAGS`.
 
     Attributes:
-        layer: Structure of the weight matrices inside the blocks, with options as in '{structure: phm, n: 4}' if needed
-            (`phmrun layers`; default: dense).
+        layer: Structure of the weight matrices inside the blocks (`phmrun layers`; default: dense); options: --set
+            layer.rank=16.
         n: Order n of --layer phm or hypercomplex: 1/n of the dense parameters.
-        rank: Rank r of --layer low-rank, kronecker, monarch …
         budget: Fraction of the dense parameters of --layer low-rank, monarch …: 1/4 or 0.25.
         embedding: Structure of the embedding tables, or an embedding such as define; options: --set embedding.n=4
             (default: dense).
@@ -209,13 +190,8 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         preset: Size of the model: tiny (default), small, base.
         plugin: Python file that registers your own layers, tasks, metrics …; may be repeated.
         data: Dataset (`phmrun data list`; default: the built-in corpus).
-        train_src: Your training source file: one sentence per line, plain or .gz.
-        train_tgt: Your training target file, parallel to --train-src.
-        dev_src: Your validation source file.
-        dev_tgt: Your validation target file.
-        test_src: Your test source file.
-        test_tgt: Your test target file.
-        prefix: Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de, corpus/dev.en …
+        prefix: Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de … Files of other
+            names: --set data.train_source=a.en --set data.train_target=a.de.
         train: Your training file, for tasks with one file per split (`phmrun schema TASK --files`).
         dev: Your validation file.
         test: Your test file.
@@ -228,7 +204,6 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         lr: Peak learning rate (default: the task's).
         batch_size: Size of a micro-batch in target tokens, or in sentences with --set batch.unit=sentences (default:
             the task's).
-        accumulate: Micro-batches per optimizer step (default: 1).
         precision: Floating-point format: 32 (default), bf16-mixed, 16-mixed, 64 bits.
         config: YAML file that overrides the task's defaults; may be repeated, later files override earlier ones.
         set_: Any configuration key (`phmrun schema TASK`): --set model.dropout=0.3. Overrides --config; repeatable.
@@ -238,21 +213,6 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
 
 
 NetworkOptions.__doc__ = ExperimentOptions.__doc__  # the texts of the options
-
-
-def _mapping(text: str, option: str) -> Iterable[tuple[Any, Any]]:
-    """Return the entries of a structure with options: ``{structure: phm, n: 4}``.
-
-    Raises:
-        PhmrunError: The text is no such mapping.
-    """
-    from phmrun.documents import parse_yaml
-
-    value = parse_yaml(text, option)
-    if not isinstance(value, dict) or not isinstance(value.get("structure"), str):
-        hint = f'{option} "{{structure: phm, n: 4}}"'
-        raise PhmrunError(f"{text!r} names no structure", where=option, hint=hint)
-    return value.items()
 
 
 LATEST = "latest"
@@ -351,3 +311,64 @@ def settings(texts: list[str], section: str | None = None) -> list[tuple[str, An
     if problems:
         raise ConfigError(problems)
     return parsed
+
+
+of_decoding = partial(typer.Option, rich_help_panel="Decoding")
+Checkpoint = Annotated[
+    str | None,
+    typer.Option(
+        help="Weights: best, last, or a checkpoint file (default: those that training scored).", rich_help_panel=RUNS
+    ),
+]
+Average = Annotated[
+    int | None,
+    typer.Option(
+        min=0, help="Number of last checkpoints to average; 0: none (default: the run's).", rich_help_panel=RUNS
+    ),
+]
+Device = Annotated[
+    str, typer.Option(help="Device: auto (a GPU if there is one), cpu, cuda, cuda:1 …", rich_help_panel=HARDWARE)
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class DecodingOptions:
+    """Options for using a trained run.
+
+    The defaults are those of the run's configuration.
+
+    Attributes:
+        beam: Beam size, in hypotheses per sentence; 1: greedy (default: the run's).
+        alpha: Exponent α of the length penalty (default: the run's).
+        engine: Decoder: torch or ctranslate2 (default: the run's).
+        quantization: Quantization of --engine ctranslate2: none, int8, int8_float32, bfloat16, float16; with torch,
+            bfloat16 or none (default: the run's).
+        set_: Any key of the configuration's decoding section (`phmrun schema TASK`); may be repeated.
+        batch_size: Sentences per batch (default: the run's).
+    """
+
+    beam: Annotated[int | None, of_decoding(min=1)] = None
+    alpha: Annotated[float | None, of_decoding(min=0)] = None
+    engine: Annotated[str | None, of_decoding()] = None
+    quantization: Annotated[str | None, of_decoding()] = None
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="decoding.KEY=VALUE", rich_help_panel=CONFIG)] = (
+        None
+    )
+    checkpoint: Checkpoint = None
+    average: Average = None
+    batch_size: Annotated[int | None, typer.Option(min=1, rich_help_panel=HARDWARE)] = None
+    device: Device = "auto"
+    plugin: Plugin = None
+
+    def decoding(self, **more: Any) -> dict[str, Any]:
+        """Return the keys of the decoding section that the user set.
+
+        ``more`` are options of one verb only. Options and ``more`` override ``--set``; those that are None are left
+        out.
+
+        Raises:
+            ConfigError: ``--set`` names a key outside the decoding section.
+        """
+        from_set = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
+        flags = {name: getattr(self, name) for name in ("beam", "alpha", "engine", "quantization")} | more
+        return {**from_set, **{name: value for name, value in flags.items() if value is not None}}

@@ -1,20 +1,24 @@
 """``phmrun predict``: predictions of a trained run for the user's text."""
 
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phmrun.cli import console
-from phmrun.cli.decoding import DecodingOptions, of_decoding
-from phmrun.cli.options import LATEST, Json, RunArgument, RunsDirectory, choose_run, spread
-from phmrun.progress import note, waiting
+from phmrun.cli.options import (
+    LATEST,
+    DecodingOptions,
+    Json,
+    RunArgument,
+    RunsDirectory,
+    choose_run,
+    of_decoding,
+    spread,
+)
+from phmrun.progress import waiting
 from phmrun.registry import load_plugins
-
-LONG = 10_000  # bytes of a line that is announced, since its prediction may take minutes
 
 
 @spread
@@ -38,7 +42,7 @@ def predict(
     """
     load_plugins(options.plugin)
     chosen = choose_run(runs_dir, run)
-    interactive = text is None and sys.stdin.isatty()
+    typed = text is None and sys.stdin.isatty()
     with waiting("preparing"):
         from phmrun.engine.arithmetic import set_threads
         from phmrun.engine.trained_model import open_run
@@ -53,46 +57,20 @@ def predict(
             checkpoint=options.checkpoint,
             average=options.average,
             # a larger batch would delay the answer to a typed line
-            batch_size=1 if interactive else options.batch_size,
+            batch_size=1 if typed else options.batch_size,
             device=options.device,
         )
+    if typed:
+        console.print_aside(f"Type {predictor.prompt}; end with Ctrl-D.")
     exact = getattr(predictor, "exact", False)
     source, raw = (text, raw_lines(text)) if text else ("standard input", sys.stdin.buffer)
-    lines = decoded(_announced(raw, source), source, exact=exact)
+    lines = decoded(raw, source, exact=exact)
     if exact:  # without the line feed that printing adds
         lines = (line.removesuffix("\n") for line in lines)
     with kernels.applied():
-        for answer in predictor.predict(_prompted(predictor.prompt) if interactive else lines):
+        for answer in predictor.predict(lines):
             if as_json:
                 console.print_json(answer.values)
             else:
                 print(answer.text, flush=True)
     note_coverage(predictor, str(source))
-
-
-def _announced(raw: Iterable[bytes], source: Path | str) -> Iterator[bytes]:
-    """Yield the lines, and announce those of more than 10,000 bytes on stderr."""
-    for number, line in enumerate(raw, start=1):
-        if len(line) > LONG:
-            note(f"{source}:{number}: a line of {len(line):,} bytes; this may take minutes")
-        yield line
-
-
-def _prompted(prompt: str) -> Iterator[str]:
-    """Yield lines typed at the prompt ``> ``, until the end of input.
-
-    ``prompt`` says once what to type. Prompts go to standard error if the output is not a terminal.
-    """
-    console.stderr().print(f"Type {prompt}; end with Ctrl-D.", style="dim", markup=False)
-    with suppress(ImportError):
-        import readline  # noqa: F401  (line editing and history in input(); not on every system)
-    on_screen = sys.stdout.isatty()  # otherwise the prompt would be in the output file
-    while True:
-        if not on_screen:
-            print("> ", end="", file=sys.stderr, flush=True)
-        try:
-            line = input("> " if on_screen else "")
-        except EOFError:
-            print(file=sys.stderr)
-            return
-        yield line.rstrip("\r")

@@ -24,6 +24,7 @@ app = VerbGroup(
 )
 
 SWEEP = "sweep.yaml"
+MOST_SEEDS = 20  # of each cell of a sweep
 
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder with a subfolder for each sweep: sweep.yaml, <run-id>.json.")
@@ -34,7 +35,6 @@ Folder = Annotated[
 def add(
     what: Annotated[list[str], typer.Argument(metavar="FILE|RUN…", autocompletion=completion.runs)],
     to: Annotated[Path, typer.Option("--out", "--to", metavar="DIR")],
-    seeds: Annotated[int, typer.Option(min=1)] = 20,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -46,12 +46,11 @@ def add(
     Args:
         what: Sweep file, for all its finished runs and trials; or runs.
         to: Folder to write to: results/NAME.
-        seeds: Sweep: number of seeds per cell to look for.
     """
     from phmrun.ledger.record import record_of, write_record
     from phmrun.progress import progress
 
-    trials, cells = _finished(what, runs_dir, seeds)
+    trials, cells = _finished(what, runs_dir)
     runs = [*trials, *cells]
     if not runs:
         raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
@@ -91,11 +90,11 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     return written
 
 
-def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], list[Run]]":
+def _finished(what: list[str], runs_dir: Path) -> "tuple[list[Run], list[Run]]":
     """Return the finished runs that a user names, diverged ones included: (trials, other runs).
 
-    A sweep file stands for its runs with ``seeds`` seeds. Unfinished runs are left out; a trial that is a cell, too, is
-    among the other runs.
+    A sweep file stands for its runs with at most 20 seeds. Unfinished runs are left out; a trial that is a cell, too,
+    is among the other runs.
 
     Raises:
         PhmrunError: A run that is named does not exist.
@@ -106,7 +105,7 @@ def _finished(what: list[str], runs_dir: Path, seeds: int) -> "tuple[list[Run], 
         from phmrun.sweeps.cell_status import CellState, survey
         from phmrun.sweeps.planning import chosen, planned, tuned_rows
 
-        plan = planned(what[0], seeds=seeds, ledger=runs_dir)
+        plan = planned(what[0], seeds=MOST_SEEDS, ledger=runs_dir)
         tried = [status for row in tuned_rows(plan, runs_dir) for status in row.all_trials]
         cells = survey(chosen(plan, runs_dir), runs_dir)
         paths = [

@@ -43,14 +43,15 @@ def list_runs(
 ) -> None:
     """List runs with state, layer, settings that differ and scores, then the trivial systems beside them.
 
-    A terminal shows a table for each task, one line per run, with the ends of ids if ids are too long. Damaged runs are
-    listed, too; their damage is printed on standard error.
+    A terminal shows a table for each task, one line per run, with the ends of ids, which name a run, too. Damaged runs
+    are listed; their damage is printed on standard error.
 
     If none fits, a message on standard error names the runs that there are. Runs sorted by a score have remarks: a
     single seed, or the built-in corpus.
 
     Args:
-        where: Only runs with this value of a setting or column: task=nmt, state=done, lr=0.006; may be repeated.
+        where: Only runs with this value of a setting or column: task=nmt, state=done, layer='phm n=8', lr=0.006; may be
+            repeated.
         columns: Columns in place of the usual ones: scores, settings, or name, state, seconds, updated …
         sort: Column to sort by: name, state, layer, parameters, step, seconds, updated …, a setting, or a score such as
             test/bleu; a leading - reverses the order: --sort=-test/bleu.
@@ -70,9 +71,7 @@ def list_runs(
         return
     if not chosen:
         kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs}))
-        console.stderr().print(
-            f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}", markup=False
-        )
+        console.print_aside(f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}")
         return
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     for column in wanted:
@@ -113,36 +112,18 @@ def _print_runs(runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str
     endings = [name.rpartition(".")[2] for name in names]
     short = [end if endings.count(end) == 1 else name for end, name in zip(endings, names, strict=True)]
     heads = ["run", *short, *further]
-    if console.too_wide(heads, rows):
+    if console.stdout().is_terminal:
         for row, run in zip(rows, runs, strict=False):
             row[0] = run.id.rpartition("-")[2]
-        if len({run.about("data") for run in runs}) == 1:
-            for row in rows[len(runs) :]:
-                row[0] = row[0].partition(",")[0]
-    console.print_table(
-        heads, rows, drop=("step", "parameters", *short[3 : 2 + len(settings)][::-1], "state"), fold=False
-    )
-
-
-def _column_titles(runs: Sequence["Run"]) -> list[str]:
-    """Return the titles of columns of runs: their ids, so that a file has them.
-
-    On a terminal the ids are printed first, and the titles are their last twelve digits, which name a run, too.
-    """
-    if not console.stdout().is_terminal:
-        return [run.id for run in runs]
-    for run in runs:
-        console.print_line(run.id)
-    console.stdout().print()
-    return [run.id.rpartition("-")[2] for run in runs]
+    console.print_table(heads, rows, drop=("step", "parameters", *short[3 : 2 + len(settings)][::-1], "state"))
 
 
 @app.command("show")
 def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Show a run.
 
-    Sections are state, settings that are not at their default, scores, size, end of the history, environment, sample
-    outputs and files.
+    Sections are state, settings that are not at their default, scores, size, end of the history, sample outputs and
+    files.
     """
     from phmrun.config import load_run_config, semantic_values
     from phmrun.ledger import Run
@@ -174,24 +155,20 @@ def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_j
 @app.command("compare")
 def compare(
     runs: RunArguments,
-    figure: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
     """Show the differences of runs: settings, parameters, scores, and their histories side by side.
 
     Of two runs, the difference of scores is the second minus the first. Scores of different signatures are marked. Each
-    figure of the history has a table: one row per step, one column per run. `phmrun plot history` plots them.
-
-    Args:
-        figure: Only this figure of the history: val/loss, train/loss … (default: all of validations); may be repeated.
+    figure of the history has a table: one row per step, one column per run.
     """
     from phmrun.ledger import Run, comparison
 
     chosen = [Run.find(runs_dir, reference) for reference in runs]
     settings, scores = comparison.configurations(chosen), comparison.scores(chosen)
     sizes = [run.parameters().get("total") for run in chosen]
-    curves = {name: comparison.curves(chosen, name) for name in figure or comparison.figures(chosen)}
+    curves = {name: comparison.curves(chosen, name) for name in comparison.figures(chosen)}
     if as_json:
         facts = {
             "runs": [run.id for run in chosen],
@@ -202,7 +179,7 @@ def compare(
         }
         console.print_json(facts)
         return
-    names = _column_titles(chosen)
+    names = [run.id for run in chosen]
     rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
     console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
     lines = []
@@ -295,12 +272,12 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
     """Print a run, section by section.
 
     ``changed`` are settings that are not at their default; None prints the whole configuration. Sections: state,
-    configuration, scores, size and data, last rows of the history, environment, samples, files. Those without content
+    configuration, scores, size and data, last rows of the history, samples, files. Those without content
     are left out; damage is printed on standard error.
     """
     from phmrun.ledger.directory import entries
     from phmrun.ledger.history import in_shown_units
-    from phmrun.ledger.wording import counts_in_words, explained, number, score_row, title
+    from phmrun.ledger.wording import counts_in_words, number, score_row, title
 
     _heading(run.id)
     console.print_table(("", ""), _state(run))
@@ -314,8 +291,6 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
         _heading("Scores")
         rows = [score_row(name, score) for name, score in run.metrics().items()]
         console.print_table(("score", "value", "also", "signature"), rows)
-        for line in explained([*run.metrics()]):
-            console.print_line(line)
     if run.parameters():
         _heading("Size and data")
         console.print_table(("", ""), counts_in_words(run.parameters()))
@@ -326,12 +301,6 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
         _heading(f"The last of {count:,} rows of history")
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
-    if run.environment():
-        from phmrun.ledger.environment import process_lines
-
-        _heading("Made on")
-        for row in process_lines(run.environment()):
-            console.print_line(row)
     if samples := run.samples():
         _heading("Samples")
         console.print_table(samples["columns"], samples["rows"])

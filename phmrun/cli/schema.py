@@ -19,7 +19,7 @@ SWEEP = "sweep"
 
 
 def schema(
-    task: Annotated[str, typer.Argument(autocompletion=completion.schemas)],
+    task: Annotated[str, typer.Argument(autocompletion=completion.tasks)],
     model: str | None = None,
     files: Annotated[bool, typer.Option("--files")] = False,
     plugin: Plugin = None,
@@ -82,8 +82,9 @@ def _print_formats(task: str, plugins: Sequence[Path]) -> None:
     options = []
     for split in ("train", "dev", "test"):
         for name in samples[0].files:
-            side = {"train.source": "-src", "train.target": "-tgt"}.get(name, "")
-            options.append(f"--{split}{side} {name.replace('train', split, 1)}")
+            side, file = name.partition(".")[2], name.replace("train", split, 1)
+            key = f"--set data.{split}_{side}=" if side in ("source", "target") else f"--{split} "
+            options.append(f"{key}{file}")
     options += [f"--plugin {shlex.quote(str(path))}" for path in plugins]
     typer.echo(f"# next: phmrun train {task} {' '.join(options)}", err=True)
     typer.echo("# no validation files: --set data.hold_out=0.1 takes a tenth of the training data", err=True)

@@ -2,9 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
@@ -13,7 +10,6 @@ from phmrun.cli.runs import RunArguments
 
 def sync(
     runs: RunArguments,
-    online: Annotated[bool | None, typer.Option("--online/--offline")] = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -21,16 +17,13 @@ def sync(
 
     Each run becomes one W&B run of the same name, from the run directory. Offline mirrors of training have a segment
     for each process instead, and these overwrite each other when they are uploaded. Nothing is deleted.
-
-    Args:
-        online: Upload, or write a complete W&B directory to upload later (default: WANDB_MODE, else online).
+    WANDB_MODE=offline writes a complete W&B directory to upload later.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.wandb_mirror import sync as replay
     from phmrun.ledger.wandb_mirror import wandb_mode
 
-    asked = None if online is None else "online" if online else "offline"
-    mode = wandb_mode(asked or os.environ.get("WANDB_MODE") or "online")
+    mode = wandb_mode(os.environ.get("WANDB_MODE") or "online")
     # All runs are looked up before the first upload, so that a typo in the last uploads nothing.
     for run in [Run.find(runs_dir, reference) for reference in runs]:
         synced = replay(run, mode)

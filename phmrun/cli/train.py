@@ -10,6 +10,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, choose_run, resolve_options, spread
 from phmrun.errors import PhmrunError
+from phmrun.progress import waiting
 from phmrun.registry import TASKS, plugin_marks
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def train(
 
         The same command again continues the run, or says that it is done.
     """
-    with console.preparing():
+    with waiting("preparing"):
         from phmrun.ledger import Run
         from phmrun.ledger.sameness import require_same
 

@@ -309,7 +309,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
         if lacks or isinstance(error, MemoryError | torch.OutOfMemoryError):
             raise PhmrunError(
                 f"out of memory: {message.splitlines()[0] if message else type(error).__name__}",
-                hint="Halve --batch-size and double --accumulate: the optimizer steps stay the same.",
+                hint="Halve --batch-size and double --set training.accumulate=N: the optimizer steps stay the same.",
                 code=ExitCode.TRAINING,
             ) from error
         raise

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from phmrun.errors import unknown
 from phmrun.ledger.history import shown
 from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
@@ -82,15 +81,9 @@ def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | Non
     Returns:
         A pair of step and values for each step that any run has, ascending; ``None`` if a run has no value at that
         step. Shares are in percent. If a step occurs twice in a history, its last row counts.
-
-    Raises:
-        PhmrunError: (exit 2) No run has the figure; names the existing ones.
     """
     rows_of = [(row for row in run.history.rows(figure) if figure in row) for run in runs]
     by_run = [{row["step"]: shown(figure, row[figure]) for row in rows} for rows in rows_of]
-    if not any(by_run):
-        names = dict.fromkeys(name for run in runs for name in run.history.names())
-        raise unknown("figure", figure, names, where="--figure")
     steps = sorted({step for values in by_run for step in values})
     return [(step, [values.get(step) for values in by_run]) for step in steps]
 

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -148,19 +148,6 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
         if not key.startswith(("cpu.", "arithmetic.")) or (key in before and key in after)
     ]
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
-
-
-def process_lines(segments: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each process of a run.
-
-    It has number (from 1), steps, state, start and environment. A second line lists the environment's changes since
-    the previous process, if any.
-    """
-    for number, entry in enumerate(segments):
-        steps = f"steps {entry.get('first_step', 0):,} to {entry.get('last_step', 0):,}"
-        yield f"{number + 1}: {steps}, {entry.get('state')}, {entry.get('started')}: {summary(entry)}"
-        if number and (changed := differences(segments[number - 1], entry)):
-            yield f"   changed before it: {'; '.join(changed)}"
 
 
 def summary(entry: Mapping[str, Any]) -> str:

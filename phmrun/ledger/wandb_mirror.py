@@ -291,7 +291,7 @@ def sync(run: Run, mode: str = "online") -> Synced:
     """
     mode = wandb_mode(mode)
     if mode == "disabled":
-        raise PhmrunError("nothing can be synced while W&B is disabled", hint="Use --online or --offline.")
+        raise PhmrunError("nothing can be synced while W&B is disabled", hint="Set WANDB_MODE=online or offline.")
     status, config = run.status, config_values(run.config_path) if run.config_path.exists() else {}
     trained = flat(config).get("logging.wandb")
     if mode == "online" and wandb_mode(trained) == "online" and status.state is State.RUNNING:

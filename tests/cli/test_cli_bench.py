@@ -54,7 +54,7 @@ def test_every_registered_structure_unless_some_are_named(phmrun, tmp_path):
         (["--shape", "16"], "INxOUT"),
         (["--n", "two"], "--n: 'two'"),
         (["--tokens", "0"], "--tokens: '0'"),
-        (["--precision", "float16"], "valid: bfloat16, float32"),
+        (["--precision", "float16"], "'float32', 'bfloat16'"),
     ],
 )
 def test_usage_errors_of_layers(phmrun, arguments, text):

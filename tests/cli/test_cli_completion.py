@@ -15,16 +15,12 @@ def test_what_fits_the_task_that_has_been_typed():
     parse = completion.datasets(Context(task="parse"), "")
     assert "builtin" in parse
     assert "multi30k" not in parse
-    assert completion.presets(Context(task="nmt"), "b") == ["base"]
-    assert completion.networks(Context(task="nmt"), "") == ["delight", "transformer"]
-    assert completion.networks(Context(task="parse"), "") == ["biaffine"]
-    assert "lstm" in completion.networks(Context(task="sva"), "")
     assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")
     assert completion.keys(Context(), "") == []
 
 
 ANSWERS = {
-    "phmrun train n": "nmt", "phmrun train nmt --preset b": "base", "phmrun train nmt --set model.w": "model.width=",
+    "phmrun train n": "nmt", "phmrun train nmt --set model.w": "model.width=",
     "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers d": "dense",
     "phmrun schema ": "nmt", "phmrun eval nmt-b": "nmt-builtin-phm-7", "phmrun predict ": "nmt-builtin-phm-7",
     "phmrun co": "count-params",

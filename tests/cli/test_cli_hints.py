@@ -84,14 +84,7 @@ def check_command(words: str, rest: str, text: str) -> None:
     assert not missing, f"`phmrun {verb}` has no {', '.join(missing)}: {text}"
 
 
-def test_hints_have_options_of_the_task_only(phmrun):
-    wrong = phmrun("train", "nmt", "--train-fraction", "0.1").err
-    assert "--train-src" in wrong
-    assert "--train," not in wrong
-    assert "--set data.train_fraction=VALUE" in phmrun("train", "parse", "--train-fraction", "0.1").err
-
-
 def test_help_of_sweep_begins_with_plan_seeds_and_jobs(phmrun):
     text = phmrun("sweep", "--help").out
-    places = [text.index(option) for option in ("--plan,", "--seeds", "--jobs", "--cancel", "--only")]
+    places = [text.index(option) for option in ("--plan,", "--seeds", "--jobs", "--only")]
     assert places == sorted(places)

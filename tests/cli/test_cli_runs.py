@@ -159,10 +159,11 @@ def test_rm_of_several_names_all_or_none(runs_dir: Path) -> None:
     assert list(runs_dir.iterdir()) == []
 
 
-def test_sync_offline_names_the_directory(runs_dir: Path) -> None:
+def test_sync_offline_names_the_directory(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
     Run(runs_dir / PHM).history.append({"step": 1, "train/loss": 2.0})
-    synced = json.loads(phmrun(runs_dir, "sync", PHM, "--offline", "--json")[0])
+    synced = json.loads(phmrun(runs_dir, "sync", PHM, "--json")[0])
     assert (synced["run_id"], synced["mode"], synced["rows"]) == (PHM, "offline", 1)
     assert list(Path(synced["wandb_dir"]).glob("*.wandb"))
 
@@ -182,5 +183,5 @@ def test_compare_shows_curves(runs_dir: Path) -> None:
         Run(runs_dir / name).history.append({"step": 100, "val/loss": loss, "train/loss": 1.0})
     lines = [line.split() for line in phmrun(runs_dir, "runs", "compare", PHM, DENSE)[0].splitlines()]
     assert lines[-2:] == [["val/loss", PHM, DENSE], ["100", "2.50", "nan"]]
-    facts = json.loads(phmrun(runs_dir, "runs", "compare", PHM, DENSE, "--figure", "val/loss", "--json")[0])
+    facts = json.loads(phmrun(runs_dir, "runs", "compare", PHM, DENSE, "--json")[0])
     assert facts["curves"] == {"val/loss": [[100, [2.5, "NaN"]]]}

@@ -10,7 +10,7 @@ from phmrun.engine.checkpoints import LAST
 from phmrun.engine.reproduction import compare, reproduce
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
-from phmrun.ledger.environment import process_lines
+from phmrun.ledger.environment import differences
 
 SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}}
 
@@ -55,7 +55,7 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
         torch.set_num_threads(threads)
     first, two = run.environment()
     assert (first["state"], first["threads"], two["threads"]) == ("interrupted", threads, threads + 1)
-    assert f"threads: {threads}, then {threads + 1}" in "\n".join(process_lines([first, two]))
+    assert f"threads: {threads}, then {threads + 1}" in differences(first, two)
     checkpoint = torch.load(run.checkpoints / LAST, weights_only=False)
     weight = next(item for item in checkpoint["state_dict"].values() if item.is_floating_point())
     weight.view(-1)[0] += 0.5

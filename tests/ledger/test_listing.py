@@ -32,7 +32,7 @@ def names(found: list) -> str:
 
 
 @pytest.mark.parametrize(
-    ("filters", "expected"),
+    ("texts", "expected"),
     [
         ([], "abcd"),
         (["task=style"], "d"),
@@ -42,8 +42,8 @@ def names(found: list) -> str:
         (["state=damaged"], ""),
     ],
 )
-def test_runs_are_filtered_by_their_facts(runs: Path, filters: list[str], expected: str) -> None:
-    assert names(where(list_runs(runs), filters)) == expected
+def test_runs_are_filtered_by_their_facts(runs: Path, texts: list[str], expected: str) -> None:
+    assert names(where(list_runs(runs), texts)) == expected
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def own_files(data: ParallelDataConfig) -> Files:
                 raise PhmrunError(
                     f"the {split} file does not exist: {' or '.join(map(str, candidates))}",
                     where="data.prefix" if data.prefix else f"data.{key}",
-                    hint="Name the files with --train-src, --train-tgt, --dev-src, --dev-tgt, or with --prefix.",
+                    hint="Name the files with --prefix, or with --set data.train_source=FILE, data.train_target …",
                     code=ExitCode.DATA,
                 )
         if split == "dev" and data.hold_out:
