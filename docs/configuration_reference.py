@@ -56,7 +56,7 @@ def page() -> str:
 
 def task_keys(name: str) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """Yield each dotted key of a task with type, default and meaning."""
-    schema = json_schema(TASKS.get(name).load("schema"), {}, {})
+    schema = json_schema(TASKS.get(name).load("schema"))
     yield from _keys(schema, schema["$defs"], task_defaults(name).values, "")
 
 

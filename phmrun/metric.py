@@ -39,27 +39,13 @@ _UNSURE = re.compile(
     price|risk|regret|churn|drift|false|wrong|miss|missed|misses|lost|outliers?|failed|failures?|violations|collisions|
     toxicity|attack|refusal|repetition|duplicates|self|drop|decrease|increase|reduction|improvement|gain|degradation|
     delta|diff|change|gap|rank|aic|bic|neg|negative|minus|inverse|inv|grad|gnorm|iterations|iters|steps?|epochs?|trials|
-    fkgl|davies|stereotype
+    fkgl|davies|stereotype|
+    .*(loss|perplex|error|second|byte|latency|runtime|walltime|duration|distance|entropy|diverge|devia|residual|
+    distortion|halluc|forget|penalty|converge).*
     """,
     re.VERBOSE,
 )
-_UNSURE_PARTS = (
-    *(
-        "loss",
-        "perplex",
-        "error",
-        "second",
-        "byte",
-        "latency",
-        "runtime",
-        "walltime",
-        "duration",
-        "distance",
-        "entropy",
-    ),
-    *("diverge", "devia", "residual", "distortion", "halluc", "forget", "penalty", "converge"),
-)
-"""Words, and parts of words, in names whose lower values may be better; or whose higher ones, as of a loss's drop."""
+"""Words of names whose lower values may be better, or whose higher ones, as of a loss's drop."""
 _RATE = re.compile(r"(_|\b)per_?second(s|_|\b)")
 
 
@@ -222,7 +208,7 @@ def _is_unsure(name: str) -> bool:
     """True if a word of a name leaves open which direction is better."""
     name = _RATE.sub("", name)
     words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
-    return any(map(_UNSURE.fullmatch, words)) or any(part in name.lower() for part in _UNSURE_PARTS)
+    return any(map(_UNSURE.fullmatch, [*words, name.lower()]))
 
 
 def lacks_direction(score: str) -> bool:

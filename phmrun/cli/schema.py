@@ -12,7 +12,7 @@ from phmrun.cli import completion
 from phmrun.cli.options import Plugin
 from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
-from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS, load_plugins
+from phmrun.registry import TASKS, load_plugins
 from phmrun.task import Format
 
 SWEEP = "sweep"
@@ -53,13 +53,10 @@ def schema(
         configuration = TASKS.get(task).load("schema")
         from phmrun.config import Source, json_schema
         from phmrun.config.layering import with_network_options
-        from phmrun.config.options import options_of
 
         if model:
             configuration = with_network_options(configuration, [Source("--model", {"model": {"network": model}})])
-        structures = {name: options_of(name) for name in STRUCTURES.names()}
-        embeddings = {name: options_of(name, table=True) for name in EMBEDDINGS.names()}
-    print(json.dumps(json_schema(configuration, structures, embeddings), indent=2, ensure_ascii=False, default=str))
+    print(json.dumps(json_schema(configuration), indent=2, ensure_ascii=False, default=str))
 
 
 def _print_formats(task: str, plugins: Sequence[Path]) -> None:

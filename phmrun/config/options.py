@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
@@ -137,8 +137,5 @@ def checked_options(what: str, section: type[Section], options: Mapping[str, Any
         name, value = str(first["loc"][0]), first["input"]
         if first["type"] == "extra_forbidden":
             raise unknown("option", name, section.model_fields, what=f"{what} has no option {name!r}") from error
-        if first["type"] == "literal_error":
-            choices = get_args(section.model_fields[name].annotation)
-            raise unknown(f"{name} of {what}", str(value), choices) from error
         raise PhmrunError(f"{value!r}: {first['msg']}", where=f"{name} of {what}") from error
     return {name: getattr(checked, name) for name in options}

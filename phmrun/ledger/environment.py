@@ -42,6 +42,8 @@ COMPARED = (
     "flags",
 )
 """Facts of an entry that can change computed values."""
+COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
+"""Packages whose versions are kept."""
 _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
 
 
@@ -71,14 +73,9 @@ def command() -> list[str]:
 
 @functools.cache
 def packages() -> dict[str, str]:
-    """Return the versions of phmrun and its installed dependencies; cached.
-
-    Dependencies are the direct requirements of phmrun (extras included, except "dev"), torch and Lightning. Missing
-    packages are left out. Names are sorted without regard to case.
-    """
-    names = dict.fromkeys(["phmrun", *_required("phmrun"), *_required("torch"), *_required("pytorch-lightning")])
+    """Return the versions of the installed packages that compute; cached."""
     versions = {}
-    for name in sorted(names, key=str.lower):
+    for name in COMPUTING:
         with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
     return versions
@@ -166,20 +163,6 @@ def summary(entry: Mapping[str, Any]) -> str:
     parts.append(f"Python {entry.get('python')}")
     parts += [device.get("name", "") for device in entry.get("accelerators") or []] or [str(entry.get("processor"))]
     return ", ".join([*parts, f"{threads} thread{'' if threads == 1 else 's'}"])
-
-
-def _required(name: str) -> list[str]:
-    """Return the names of a package's requirements.
-
-    Those of extras that begin with "dev" are left out. Optional requirements are included for phmrun only. The list is
-    empty if the package is not installed.
-    """
-    try:
-        wanted = importlib.metadata.requires(name) or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    kept = (text for text in wanted if name == "phmrun" or "extra ==" not in text)
-    return [re.split(r"[^A-Za-z0-9._-]", text)[0] for text in kept if not re.search(r"""extra == ['"]dev""", text)]
 
 
 @dataclass(frozen=True)

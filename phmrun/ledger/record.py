@@ -37,8 +37,6 @@ FORMAT = "phmrun-result-1"
 POINTS = 40
 """Limit of kept rows of the history without a validation."""
 ITEMS, WEIGHTS = "items.json", "weights.json"
-COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
-"""Packages whose versions are kept."""
 _END = re.compile(rb',\n"sha256": "([0-9a-f]{64})"\n}\n\Z')
 _LONGEST = 1 << 20
 """Limit of a record in bytes."""
@@ -61,8 +59,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
 
     It has config, status, scores, parameters (without those of each module), data, environment, thinned history, items,
     checksums of weights, and measurements and identity if they are on record. It has neither weights, outputs, the
-    machine's name nor the command line; of packages, only those that compute are named. Paths are relative to the data
-    directory, or file names alone.
+    machine's name nor the command line. Paths are relative to the data directory, or file names alone.
 
     Args:
         run: Run in the state ``done``, or ``failed`` because it diverged; a table counts both.
@@ -77,11 +74,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     if status.state is not State.DONE and not status.diverged:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
     config = parse_yaml(read_text(run.config_path), str(run.config_path))
-    segments = []
-    for entry in run.environment():
-        segment, versions = _without(entry, "command", "host"), entry.get("packages", {})
-        segment["packages"] = {name: versions[name] for name in COMPUTING if name in versions}
-        segments.append(segment)
+    segments = [_without(entry, "command", "host") for entry in run.environment()]
     # A run that was archived without weights has none of its checkpoints.
     run.manifest.check_all(without=() if any(run.checkpoints.glob("*.ckpt")) else ("checkpoints",))
     manifest = run.manifest.read()

@@ -506,11 +506,9 @@ class Run:
         be read), ``state``, ``damage`` and ``metrics``.
         """
         status = self.status.to_json() if self.status else {}
-        place, content = (
-            {"run_id": self.id, "run_dir": str(self.path)},
-            {"damage": self.damage, "metrics": self.metrics()},
-        )
-        return {**place, **status.pop("about", {}), **status, "state": self.state, **content}
+        place = {"run_id": self.id, "run_dir": str(self.path)}
+        facts = {**status.pop("about", {}), **status, "state": self.state, "damage": self.damage}
+        return {**place, **facts, "metrics": self.metrics()}
 
     def _content(self, name: str, read: Callable[[], T], otherwise: T) -> T:
         """Return the result of ``read``.

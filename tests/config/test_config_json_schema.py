@@ -6,9 +6,9 @@ from phmrun.config import json_schema
 
 
 @pytest.fixture
-def validator(schema, structures):
+def validator(schema):
     jsonschema = pytest.importorskip("jsonschema", reason="an independent validator")
-    document = json_schema(schema, structures)
+    document = json_schema(schema)
     json.dumps(document)
     jsonschema.Draft202012Validator.check_schema(document)
     return jsonschema.Draft202012Validator(document)
@@ -30,12 +30,7 @@ def test_schema_accepts_valid_configurations(validator, config):
 
 @pytest.mark.parametrize(
     "config",
-    [{"sed": 1}, {"seed": -1}, {"layer": {"structure": "phm", "n": "x"}}, {"layer": 3}, {"model": {"preset": "huge"}}],
+    [{"sed": 1}, {"seed": -1}, {"layer": 3}, {"model": {"preset": "huge"}}],
 )
 def test_schema_refuses_invalid_configurations(validator, config):
     assert not validator.is_valid(config)
-
-
-def test_options_carry_their_structure_and_default(schema, structures):
-    text = json_schema(schema, structures)["$defs"]["LayerConfig"]["anyOf"][0]["properties"]["n"]["description"]
-    assert text == "phm: Order. (default 4)"

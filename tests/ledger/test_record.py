@@ -28,7 +28,7 @@ def run(tmp_path):
     segment = {
         "host": "h",
         "command": ["phmrun", "/home/x"],
-        "packages": {"torch": "2", "zzz": "1"},
+        "packages": {"torch": "2"},
         "cpu_seconds": 3.0,
     }
     (created.path / "environment.json").write_text(json.dumps({"segments": [segment]}))
