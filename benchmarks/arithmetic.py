@@ -22,8 +22,8 @@ from torch.nn import functional as F
 
 from benchmarks.hugging_face import HuggingFace
 from phmrun.cli import measuring
-from phmrun.engine.arithmetic import keep_freed_memory
 from phmrun.engine.optimizers import build_optimizer
+from phmrun.engine.processes import keep_freed_memory
 from phmrun.kernels.choice import LIMIT
 from phmrun.kernels.switch import onednn_products
 from phmrun.layers.cross_entropy import linear_cross_entropy

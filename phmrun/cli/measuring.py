@@ -21,9 +21,9 @@ Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures al
 def prepare_process(threads: int) -> None:
     """Set the number of torch's CPU threads, and keep freed memory.
 
-    0 leaves their number unchanged. See :func:`phmrun.engine.arithmetic.keep_freed_memory`.
+    0 leaves their number unchanged. See :func:`phmrun.engine.processes.keep_freed_memory`.
     """
-    from phmrun.engine.arithmetic import keep_freed_memory
+    from phmrun.engine.processes import keep_freed_memory
 
     keep_freed_memory()
     if threads:

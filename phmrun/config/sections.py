@@ -1,5 +1,6 @@
 """Sections that all tasks share: data, structures, network, hardware, logging."""
 
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -7,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import (
     Field,
     PrivateAttr,
+    field_validator,
     model_validator,
 )
 
@@ -190,10 +192,16 @@ class HardwareConfig(Section):
 
     accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu"] = "auto"
     """Accelerator, by Lightning's name; auto: a GPU if there is one."""
+    devices: int | str = 1
+    """Number of devices, a list such as "0,2", or auto (or -1) for all."""
+    nodes: int = Field(1, ge=1, le=10_000)
+    """Number of machines (nodes)."""
+    strategy: str = "auto"
+    """Parallelization over devices, by Lightning's name: auto, ddp …"""
     workers: int = Field(0, ge=0, le=1024)
-    """Data-loading processes."""
+    """Data-loading processes per training process."""
     threads: int = Field(0, ge=0, le=4096)
-    """CPU threads for arithmetic; 0: torch's default, fewer if other processes use cores."""
+    """CPU threads of a process for arithmetic; 0: torch's default, fewer if other processes use cores."""
     kernels: Literal["auto", "torch", "onednn"] = "auto"
     """Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors if a test of the run's own products
     shows float32 accuracy, else torch's default (MKL). environment.json records the choice; a continued run keeps it.
@@ -209,6 +217,33 @@ class HardwareConfig(Section):
     differ slightly from an uncompiled run of the same id. environment.json records it; a run that continues with
     another setting warns.
     """
+
+    @field_validator("devices", mode="before")
+    @classmethod
+    def _count_as_a_number(cls, value: Any) -> Any:
+        """Return a text of digits as an integer.
+
+        Anything else is returned unchanged.
+        """
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+    @field_validator("devices")
+    @classmethod
+    def _at_least_one(cls, value: int | str) -> int | str:
+        """Return the devices if they are a number, −1, a list, or "auto".
+
+        Numbers are 1 to 1,024, −1 stands for all. They are not compared with the machine.
+
+        Raises:
+            ValueError: They are in another form, 0, below −1, or above 1,024.
+        """
+        if value in (0, "") or (isinstance(value, int) and value < -1):
+            raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
+        if isinstance(value, int) and value > 1024:  # each has a process
+            raise ValueError("must be no more than 1,024")
+        if isinstance(value, str) and not re.fullmatch(r"auto|-1|\d+(,\d+)*,?", value.replace(" ", "")):
+            raise ValueError(f"must be a number of devices, a list such as 0,2, or auto, not {value!r}")
+        return value
 
 
 class LoggingConfig(Section):

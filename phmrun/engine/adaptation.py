@@ -20,6 +20,7 @@ from phmrun.layers.adapters import freeze_base
 from phmrun.layers.network import structures_of
 from phmrun.layers.structures.added import Added
 from phmrun.ledger import Run
+from phmrun.ledger.outcome import is_leader
 from phmrun.registry import STRUCTURES
 
 BASE = "base.json"
@@ -115,7 +116,7 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
     """Load the base run's weights into a module, in place, and freeze them.
 
     Its checkpoints then hold the updates alone. If the run has a ``base.json``, the weights must have its checksum;
-    otherwise it is written. The names of all other weights go into ``module.frozen``.
+    otherwise the first process writes it. The names of all other weights go into ``module.frozen``.
 
     Args:
         module: Module of the run, with new updates.
@@ -146,7 +147,7 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
     inside = {id(weight) for update in _updates(module).values() for weight in update.parameters()}
     named = module.named_parameters(remove_duplicate=False)
     module.frozen = frozenset(name for name, weight in named if id(weight) not in inside)
-    if recorded is None:
+    if recorded is None and is_leader():
         run.write(path, json_text(facts))
 
 

@@ -1,11 +1,8 @@
-"""CPU threads, freed memory, and matrix library of a run: chosen once, recorded, kept on resume."""
+"""CPU threads and matrix library of a run: chosen once, recorded, kept on resume."""
 
-import ctypes
-import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +16,6 @@ from phmrun.ledger.environment import usable_cores
 from phmrun.ledger.load import busy_cores
 
 LOG = logging.getLogger("phmrun.engine")
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # constants of glibc's malloc.h
 
 
 def set_threads(threads: int = 0, segments: Sequence[Mapping[str, Any]] = ()) -> int:
@@ -53,19 +49,6 @@ def _free_threads() -> int:
             "%s: computing with %s instead of %s (hardware.threads sets it)", taken, counted(free, "thread"), usual
         )
     return free
-
-
-@functools.cache
-def keep_freed_memory() -> None:
-    """Make glibc keep freed memory for the rest of the process; without glibc, do nothing.
-
-    By default, glibc returns large freed blocks to the system, which clears each page of the next block. That takes up
-    to 40 % of the CPU time of a training step with tensors of tens of megabytes. Peak memory is unchanged.
-    """
-    with suppress(AttributeError, OSError, TypeError):  # no glibc
-        set_option = ctypes.CDLL(None).mallopt
-        set_option(_MMAP_MAX, 0)
-        set_option(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def kernels_of(

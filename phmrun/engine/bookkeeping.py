@@ -129,13 +129,16 @@ def arithmetic() -> dict[str, Any]:
 
 
 @contextmanager
-def recording(run: Run, config: Experiment, kernels: Choice) -> Iterator[Segment]:
+def recording(run: Run, config: Experiment, kernels: Choice, leader: bool) -> Iterator[Segment | None]:
     """Record the block in ``environment.json``, and yield the entry.
 
-    The entry ends with the state of the run, and the peak memory of a GPU in bytes, if there is one. If the block
-    raises, it ends with "interrupted" (by Ctrl-C, exit or the run's state) or "failed"; errors of writing are then
-    ignored.
+    Processes other than the leader record nothing and yield None. The entry ends with the state of the run, and the
+    peak memory of a GPU in bytes, if there is one. If the block raises, it ends with "interrupted" (by Ctrl-C, exit or
+    the run's state) or "failed"; errors of writing are then ignored.
     """
+    if not leader:
+        yield None
+        return
     with segment_of(run, {**facts(), **torch_facts(config, kernels)}) as segment:
         yield segment
         if torch.cuda.is_available():

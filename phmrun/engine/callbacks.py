@@ -22,6 +22,7 @@ from torch import nn
 from phmrun.engine.averaging import Averaging
 from phmrun.engine.checkpoints import BEST, LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.lightning import Callback, pl, window_completed
+from phmrun.engine.processes import Agreement
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted, counted
 from phmrun.metric import metric_of
@@ -31,23 +32,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping(Callback):
-    """Stop of training after SIGINT, SIGTERM or a time limit, at the end of a step.
+    """Stop of training after SIGINT or SIGTERM, at the end of a step.
 
-    A second signal interrupts at once.
-
-    Args:
-        seconds: Limit, counted from the start of this process's training; ``None``: no limit. Time of earlier processes
-            of the run does not count.
+    A signal to any process stops all. A second signal interrupts its process at once.
 
     Attributes:
         received: Number of the signal; ``None`` if there was none.
-        reached: True if training was stopped before its end.
+        reached: True if training was stopped because of it.
     """
 
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = math.inf if seconds is None else seconds
+    def __init__(self) -> None:
         self.received: int | None = None
         self.reached = False
+        self._agreement = Agreement()
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -66,23 +63,27 @@ class Stopping(Callback):
                 signal.signal(which, handler)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Start the clock, and set the SIGTERM handler again: Lightning's own exits without a checkpoint.
+        """Set the SIGTERM handler again: Lightning's own exits without a checkpoint.
 
-        Outside the main thread, no handler is set.
+        Outside the main thread, do nothing.
         """
-        self._began = time.monotonic()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._note)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Stop after an optimizer step if a signal was received or the limit is reached.
+        """Stop after an optimizer step if a process has received a signal.
 
-        Where training ends anyway, at the last step or by patience, ``reached`` stays False.
+        If there are several processes, signals that came before the previous step's end count. ``received`` becomes the
+        largest number of all. Where training ends anyway, at the last step or by patience, ``reached`` stays False.
         """
-        ends = trainer.should_stop or trainer.global_step >= trainer.max_steps
-        late = time.monotonic() - self._began >= self.seconds
-        if window_completed(trainer) and (self.received or late) and not ends:
-            self.reached = trainer.should_stop = True
+        if not window_completed(trainer):
+            return
+        agreed = int(self._agreement.all_reduce_max(self.received or 0, trainer.strategy.root_device))
+        if agreed:
+            self.received = agreed
+        if agreed and not _ends(trainer):
+            self.reached = True
+            trainer.should_stop = True
 
     def _note(self, which: int, frame: Any) -> None:
         """Note the first signal.
@@ -95,6 +96,46 @@ class Stopping(Callback):
         if self.received is not None:
             raise Interrupted(which)
         self.received = which
+
+
+class TimeLimit(Callback):
+    """Stop of training after a time limit, at the end of a step.
+
+    Args:
+        seconds: Limit, counted from the start of this process's training; ``None``: no limit. Time of earlier processes
+            of the run does not count.
+
+    Attributes:
+        reached: True if training was stopped because of the limit.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = seconds
+        self.reached = False
+        self._agreement = Agreement()
+        self._began = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._began = time.monotonic()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        """Stop after an optimizer step at the limit.
+
+        The longest time of all processes counts, as of the previous step if there are several. ``reached`` becomes
+        True. Where training ends anyway, at the last step or by patience, ``reached`` stays False.
+        """
+        if self.seconds is None or not window_completed(trainer):
+            return
+        taken = self._agreement.all_reduce_max(time.monotonic() - self._began, trainer.strategy.root_device)
+        if taken >= self.seconds and not _ends(trainer):
+            self.reached = True
+            trainer.should_stop = True
+
+
+def _ends(trainer: pl.Trainer) -> bool:
+    """True if training ends with this step: the last one, or one after which an earlier callback stops it."""
+    return trainer.should_stop or trainer.global_step >= trainer.max_steps
 
 
 @dataclass(eq=False)
@@ -178,7 +219,7 @@ class Validation(Callback):
 
         The history's row has "step", "time" in seconds, and scores as "val/NAME". Scores of decoding are computed only
         if the monitored one is not among those of the loss. Updates ``best``, ``best_step`` and ``waited``. An equal
-        score is not better.
+        score is not better. Only the first process saves.
 
         Raises:
             PhmrunError: (exit 4) The loss is not finite, or the monitored score is NaN; recorded before.
@@ -202,7 +243,8 @@ class Validation(Callback):
         better = self.best is None or self._loss(value) < self._loss(self.best)
         if better:
             self.best, self.best_step, self.waited = value, trainer.global_step, 0
-            save_weights(self.directory / BEST, trainer)
+            if trainer.is_global_zero:
+                save_weights(self.directory / BEST, trainer)
         else:
             self.waited += 1
         return value
@@ -234,6 +276,7 @@ class PeriodicCheckpoints(Callback):
     seconds: float = math.inf
     unfinished: Callable[[], bool] = lambda: False
     before_writing: Callable[[], None] = lambda: None
+    _agreement: Agreement = field(default_factory=Agreement, init=False)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start the clock."""
@@ -242,16 +285,17 @@ class PeriodicCheckpoints(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
         """Save after a completed optimizer step if a checkpoint is due.
 
-        That is every ``every`` steps, ``seconds`` after the last checkpoint, and when training stops. Weights for
-        averaging are kept every ``every`` steps, and at an end that is no interruption. This callback must be the last
-        one.
+        That is every ``every`` steps, ``seconds`` after the last checkpoint by any process's clock (late by a step with
+        several processes), and when training stops. Weights for averaging are kept every ``every`` steps, and at an end
+        that is no interruption. This callback must be the last one.
         """
         if not window_completed(trainer):
             return
         step = trainer.global_step
         ends = step == trainer.max_steps or (trainer.should_stop and not self.unfinished())
         regular = step % self.every == 0 or ends
-        late = time.monotonic() - self._saved >= self.seconds
+        waited = self._agreement.all_reduce_max(time.monotonic() - self._saved, trainer.strategy.root_device)
+        late = waited >= self.seconds
         if regular or late or trainer.should_stop:
             self.save(trainer, regular)
 
@@ -259,14 +303,15 @@ class PeriodicCheckpoints(Callback):
         """Write ``last.ckpt``, and the weights for averaging at a ``regular`` step.
 
         The latter are written only if ``keep`` is at least 2. Older weights than the ``keep`` latest are deleted.
-        ``before_writing`` is called first, and the clock starts anew.
+        ``before_writing`` is called first, and the clock starts anew. All processes must call it, because Lightning
+        gathers their states.
 
         Raises:
             PhmrunError: The weights are not finite or the disk is full (exit 4), or the run was taken over (exit 2).
         """
         require_numbers(trainer)
         self.before_writing()
-        if regular and self.keep > 1:
+        if regular and self.keep > 1 and trainer.is_global_zero:
             save_weights(self.directory / f"step-{trainer.global_step:09d}.ckpt", trainer)
             for old in step_checkpoints(self.directory)[: -self.keep]:
                 old.unlink()

@@ -19,6 +19,7 @@ from phmrun.datasets.reading import verify_dataset
 from phmrun.engine.adaptation import with_base_vocabulary
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import cache_dir, sha256_of
+from phmrun.ledger.outcome import is_leader
 from phmrun.registry import TASKS
 from phmrun.text.batches import Batch, BatchPlan, BatchStream, evaluation_batches
 from phmrun.text.store import Kept, Prepared
@@ -71,6 +72,14 @@ class DataModule(Generic[V]):
         """
         strategy = getattr(self.trainer, "strategy", None)
         return strategy is not None and strategy.root_device.type == "cuda"
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Rank of this process, and number of processes.
+
+        Outside training they are (0, 1).
+        """
+        return (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
 
     def require(self, split: str) -> None:
         """Check that ``files`` has a split.
@@ -153,8 +162,8 @@ class DataModule(Generic[V]):
         """Return the sizes of the prepared data as a JSON object."""
         return self.prepared.statistics
 
-    def steps_in_epochs(self, epochs: int) -> int:
-        """Return the optimizer steps in ``epochs`` epochs.
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Return the optimizer steps of ``world`` processes in ``epochs`` epochs.
 
         Tasks implement it, as the methods below.
 
@@ -174,7 +183,7 @@ class DataModule(Generic[V]):
         raise NotImplementedError
 
     def train_dataloader(self) -> Iterable[Any]:
-        """Return an endless iterable of training batches after ``start_step``.
+        """Return an endless iterable of this process's training batches after ``start_step``.
 
         Raises:
             NotImplementedError: In this class.
@@ -182,7 +191,7 @@ class DataModule(Generic[V]):
         raise NotImplementedError
 
     def validation_batches(self) -> Iterable[Any]:
-        """Return the validation batches; each item occurs once.
+        """Return this process's validation batches; each item occurs once.
 
         Raises:
             NotImplementedError: In this class.
@@ -251,28 +260,31 @@ class BucketedData(DataModule[V]):
         budget: dict[str, Any] = {"unit": batch.unit, "size": batch.size, "buckets": batch.buckets}
         return BatchPlan(first, last, **budget, weights=self.weights(), ordered=batch.order == "file")
 
-    def _stream(self, step: int = 0) -> BatchStream:
-        """Return the endless stream of training batches after ``step`` optimizer steps."""
-        accumulate = self.config.training.accumulate
-        return BatchStream(self.plan, seed=self.config.seed, start=step * accumulate, accumulate=accumulate)
+    def _stream(self, start: int = 0, rank: int = 0, world: int = 1) -> BatchStream:
+        """Return the endless stream of training batches of a process, after ``start`` micro-batches of all."""
+        seed, accumulate = self.config.seed, self.config.training.accumulate
+        return BatchStream(self.plan, seed=seed, start=start, accumulate=accumulate, rank=rank, world=world)
 
-    def steps_in_epochs(self, epochs: int) -> int:
-        """Return the optimizer steps in ``epochs`` epochs."""
-        return self._stream().steps_in_epochs(epochs)
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Return the optimizer steps of ``world`` processes in ``epochs`` epochs."""
+        return self._stream(world=world).steps_in_epochs(epochs)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Return an endless loader of training batches after ``start_step``."""
-        stream = self._stream(self.start_step)
+        """Return an endless loader of this process's training batches after ``start_step``."""
+        rank, world = self.share
+        stream = self._stream(self.start_step * self.config.training.accumulate * world, rank, world)
         seed, workers = self.config.seed, self.config.hardware.workers
         return loader(stream, self.batches("train"), seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> DataLoader[Any]:
-        """Return the validation batches, longest items first.
+        """Return this process's validation batches, longest items first.
 
-        Items are those of the split "dev". They are loaded in this process, and their ``window_units`` is 1.
+        Items are those of the split "dev". Each item occurs once over all processes. They are loaded in this process,
+        and their ``window_units`` is 1.
         """
+        rank, world = self.share
         batch = self.config.batch
-        rows = evaluation_batches(*self.lengths("dev"), unit=batch.unit, size=batch.size)
+        rows = evaluation_batches(*self.lengths("dev"), unit=batch.unit, size=batch.size, rank=rank, world=world)
         batches = [Batch(number, indices, 1) for number, indices in enumerate(rows)]
         return loader(batches, self.batches("dev"), seed=self.config.seed, pinned=self.pinned)
 
@@ -377,7 +389,7 @@ def prepare(config: Experiment, data: DataModule) -> None:
     """Check and prepare the data, and log warnings about them.
 
     Sizes of datasets are compared with the published ones, and every split is read, so that no fault of a test set
-    shows after training. Splits in ``score_on`` must exist.
+    shows after training. Splits in ``score_on`` must exist. Only the first process warns.
 
     Raises:
         PhmrunError: The data differ from the published sizes or are malformed (exit 3), or lack a split (exit 2).
@@ -390,8 +402,9 @@ def prepare(config: Experiment, data: DataModule) -> None:
         for split in sorted(data.files.keys() - {"train", "dev"}):
             data.check(split)
     data.prepare()
-    for doubt in doubts(config, data):
-        LOG.warning("%s", doubt)
+    if is_leader():
+        for doubt in doubts(config, data):
+            LOG.warning("%s", doubt)
 
 
 def vocabulary_sizes(config: Experiment) -> tuple[int, ...] | None:

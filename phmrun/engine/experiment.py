@@ -22,12 +22,13 @@ from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
+from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
 from phmrun.ledger import Run, State
-from phmrun.ledger.outcome import clear, has_begun, log_file, outcome_kept
+from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.sameness import require_same
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
@@ -136,6 +137,7 @@ def train(
         PhmrunError: The data are missing (exit 3), the loss is not finite or memory ran out (exit 4), or another
             process holds the run, or the experiment is not that of ``continued`` (exit 2).
         Interrupted: A signal has stopped training; the run can be continued.
+        SystemExit: (0) This is not the first process of the training.
     """
     from phmrun.engine.fit import check_hardware, quiet_lightning
 
@@ -167,24 +169,26 @@ def train(
         require_same(continued, config, marks)
         name, text = continued.id, read_text(continued.config_path)
     run = Run.create(runs_dir, name, text)
-    with run.lock():
-        if restart:
+    with run.lock() if is_leader() else ending_with(leader_died()):
+        if restart and is_leader():
             if has_begun(run):
                 restart(run)
             clear(run, text)
-        remove_unfinished(run.path)
-        run.begin(identity)
-        keep_data(run, text, data, marks)
+        if is_leader():
+            remove_unfinished(run.path)
+            run.begin(identity)
+            keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it from the start", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)
         hint = "The same command then continues from the last checkpoint."
         with log_file(run), outcome_kept(run), disk_errors(ExitCode.TRAINING, hint):
             segments = run.environment()
-            set_threads(config.hardware.threads, segments)
+            if config.hardware.threads or (config.hardware.devices, config.hardware.nodes) == (1, 1):
+                set_threads(config.hardware.threads, segments)  # several processes share the cores by themselves
             network = partial(network_without_weights, config, data.vocabulary.sizes)
             kernels = kernels_of(config, network, segments)
-            with kernels.applied(), recording(run, config, kernels) as segment:
+            with kernels.applied(), recording(run, config, kernels, is_leader()) as segment:
                 return _train(config, data, run, parent, plugins or {}, derivation, segment)
 
 
@@ -195,15 +199,20 @@ def _train(
     parent: Run | None,
     plugins: Mapping[Path, str],
     derivation: Derivation | None,
-    segment: Segment,
+    segment: Segment | None,
 ) -> TrainResult:
     """Train and score a run whose lock this process holds.
 
     The weights come from the run's last checkpoint, else from ``parent``'s, else from ``derivation``, else from the
-    seed. Base weights of an adaptation are loaded besides. ``segment`` is the entry of this process.
+    seed. Base weights of an adaptation are loaded besides. ``segment`` is the entry of this process, None in all
+    processes but the first.
+
+    Raises:
+        SystemExit: This is not the first process; only that one scores.
     """
     from phmrun.engine.fit import fit
 
+    leader = is_leader()
     seed_everything(config.seed)
     module = build_module(config, *data.vocabulary.sizes)
     if config.hardware.compile:
@@ -218,25 +227,36 @@ def _train(
                 save_start(run.checkpoints, module)
     if config.adapts:
         take_over_base(module, run, config)
-    mirror = _begin(config, data, module, run, plugins)
+    mirror = _begin(config, data, module, run, plugins) if leader else None
     if derivation and derivation.teacher:
         module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
 
     def record(row: dict[str, Any]) -> None:
-        """Write a row into history, mirror and status, and log validations."""
+        """Write a row into history, mirror and status, and log validations.
+
+        Only the first process does.
+        """
+        if mirror is None:
+            return
         run.history.append(row)
         mirror.log(row)
         run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
-        segment.progress(row["step"])
+        if segment is not None:
+            segment.progress(row["step"])
         tell_validation(row)
 
     def resumed(step: int) -> None:
-        """Cut the history to ``step``; log a warning if the environment has changed."""
-        run.history.cut(step)
-        if changed := segment.resumed(step):
-            what = "from step %s on the environment of this run is another one, which can change its end: %s"
-            LOG.warning(what, f"{step:,}", "; ".join(changed))
-        if step:
+        """Cut the history to ``step``; log a warning if the environment has changed.
+
+        Only the first process does.
+        """
+        if segment is not None:
+            run.history.cut(step)
+            if changed := segment.resumed(step):
+                what = "from step %s on the environment of this run is another one, which can change its end: %s"
+                named = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
+                LOG.warning(what, f"{step:,}", named)
+        if leader and step:
             LOG.info("continuing at optimizer step %s", f"{step:,}")
 
     fitted = fit(
@@ -250,8 +270,12 @@ def _train(
         lines_every=config.logging.every,
         resumed=resumed,
         before_writing=run.require_lock,
+        died=lambda death: set_outcome(run, State.FAILED, death.what),
     )
-    segment.progress(fitted.step)
+    if mirror is None:
+        raise SystemExit(0)  # the first process of the run scores it
+    if segment is not None:
+        segment.progress(fitted.step)
     return _finish(config, data, run, fitted, mirror)
 
 
@@ -263,13 +287,16 @@ def _begin(
     They are status, vocabulary, sources of plug-ins, parameter counts and the place of the prepared data. Return the
     opened W&B mirror, with a summary of the model. The log gets the run's id, parameters and directory.
     """
+    from phmrun.engine.fit import processes
+
     run.set_state(State.RUNNING)
     data.vocabulary.save(run.vocabulary)
     for path in plugins:
         # The source is kept, so that a recipient of the run can read the plug-in, and use it if they trust it.
         write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
     counts = count_parameters(config, data.vocabulary.sizes)
-    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": data.steps_in_epochs(1)})
+    epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
+    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
     run.fix(data.prepared_path)
     trained = counts["trained_total"]
     LOG.info(

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -11,22 +12,25 @@ from typing import Any
 import torch
 
 from phmrun.config import HardwareConfig, TrainingConfig
-from phmrun.engine.arithmetic import keep_freed_memory
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.callbacks import PeriodicCheckpoints, Stopping, Validation
+from phmrun.engine.callbacks import PeriodicCheckpoints, Stopping, TimeLimit, Validation
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
+    LAYOUT,
     adopt,
+    layout,
     load_checkpoint,
     load_weights,
     remove_after,
+    require_whole,
     weights_of,
     write_checkpoint,
 )
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import (
     Callback,
+    DDPStrategy,
     LightningData,
     LightningTraining,
     MisconfigurationException,
@@ -35,6 +39,7 @@ from phmrun.engine.lightning import (
     pl,
 )
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died, keep_freed_memory
 from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.engine.randomness import Randomness
 from phmrun.errors import ExitCode, PhmrunError
@@ -44,6 +49,12 @@ LOG = logging.getLogger("phmrun.engine")
 
 HISTORY_EVERY = 50
 """Optimizer steps between rows of the training loss in the history."""
+FIXED_ORDER = "ddp_find_unused_parameters_true"
+"""Lightning's name for DDP with a fixed order of gradients in the buffers that processes sum.
+
+Other DDP reorders them after the first step of a process. The order of a sum of three or more numbers depends on their
+place, so the first step after a resume would differ from the same step of an uninterrupted training.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ class Fitted:
     signal: int | None = None
 
 
-def total_steps(training: TrainingConfig, data: DataModule) -> int:
+def total_steps(training: TrainingConfig, hardware: HardwareConfig, data: DataModule) -> int:
     """Return the maximum number of optimizer steps.
 
     It is the smaller of ``max_steps`` and the steps in ``max_epochs`` (rounded up), or the one that is set. Logs a
@@ -80,7 +91,7 @@ def total_steps(training: TrainingConfig, data: DataModule) -> int:
     """
     limits = [] if training.max_steps is None else [training.max_steps]
     if training.max_epochs is not None:
-        limits.append(data.steps_in_epochs(training.max_epochs))
+        limits.append(data.steps_in_epochs(training.max_epochs, processes(training, hardware)))
     if not limits:
         what = "neither max_steps nor max_epochs is set"
         raise PhmrunError(what, where="training.max_steps", hint="Give --max-steps or --max-epochs.")
@@ -89,6 +100,14 @@ def total_steps(training: TrainingConfig, data: DataModule) -> int:
         what = "%s epochs are %s steps, fewer than training.max_steps: %s; for more, add --set training.max_epochs=null"
         LOG.warning(what, training.max_epochs, f"{total:,}", f"{training.max_steps:,}")
     return total
+
+
+def processes(training: TrainingConfig, hardware: HardwareConfig) -> int:
+    """Return the number of processes of a training on all machines.
+
+    Lightning's trainer is built to find it.
+    """
+    return build_trainer(training, hardware, [], Path(), -1).world_size
 
 
 def fit(
@@ -103,6 +122,7 @@ def fit(
     lines_every: float,
     resumed: Callable[[int], None],
     before_writing: Callable[[], None] = lambda: None,
+    died: Callable[[Death], None] = lambda _: None,
 ) -> Fitted:
     """Train to the last step, or until patience, time limit or a signal.
 
@@ -122,13 +142,14 @@ def fit(
         resumed: Called with the step of the checkpoint, 0 without one, before training; also if no step is left, but
             not if the total is 0.
         before_writing: Called before each checkpoint; may raise to prevent it.
+        died: Called when another process of this training has died, before this one exits.
 
     Raises:
         PhmrunError: (exit 4) The loss is not finite, or memory ran out; (exit 3) the checkpoint is damaged.
         KeyboardInterrupt: A second signal was received.
         PhmrunError: (exit 2) Neither ``max_steps`` nor ``max_epochs`` is set.
     """
-    total = total_steps(training, data)
+    total = total_steps(training, hardware, data)
     if not total:
         return Fitted(0, 0.0, None, 0, True, "no step was asked for")
     if start is not None and not (directory / LAST).is_file():
@@ -136,7 +157,7 @@ def fit(
     last = directory / LAST if (directory / LAST).is_file() else None
     meter, may_end_early = Meter(record, HISTORY_EVERY), bool(training.patience or training.max_time)
     progress = TrainingProgress(lines_every, data.unit, total, may_end_early=may_end_early)
-    stopping, randomness = Stopping(training.max_seconds), Randomness()
+    limit, stopping, randomness = TimeLimit(training.max_seconds), Stopping(), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(
         directory,
@@ -160,28 +181,31 @@ def fit(
         training.checkpoint_every,
         training.keep_last,
         seconds=60 * training.checkpoint_minutes,
-        unfinished=lambda: stopping.reached,
+        unfinished=lambda: limit.reached or stopping.reached,
         before_writing=before_writing,
     )
-    averagings = [averaging] if averaging else []
-    callbacks = [randomness, meter, *averagings, validation, progress, stopping, checkpoints]  # a checkpoint comes last
+    looking = [validation, progress, limit, stopping, checkpoints]  # in this order: a checkpoint comes last
+    callbacks = [randomness, meter, *([averaging] if averaging else []), *looking]
     trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing)
     if training.precision == "bf16-mixed" and trainer.strategy.root_device.type == "cpu" and not has_bf16():
         LOG.warning("this processor has no 16-bit arithmetic: bf16-mixed takes two to nine times as long as 32 on such")
     trainer.precision_plugin.convert_module(module)  # before loading a checkpoint, whose weights may have 64 bits
     keep_freed_memory()
-    with stopping.listening():
+    ended = follower_died(lambda: getattr(trainer.strategy.launcher, "procs", []))
+    with ending_with(ended, died), stopping.listening():
         run_trainer(trainer, module, data, last)
     step = trainer.global_step
     reason = "the last step"
-    if validation.stopped_early:
+    if stopping.reached:
+        reason = f"by {Signals(stopping.received or 0).name} at optimizer step {step:,} of {total:,}"
+    elif validation.stopped_early:
         reason = f"no better score in {training.patience} validations"
-    elif stopping.reached and stopping.received:
-        reason = f"by {Signals(stopping.received).name} at optimizer step {step:,} of {total:,}"
-    elif stopping.reached:
+    elif limit.reached:
         reason = f"the time limit of {training.max_time}"
-    end = (step, meter.elapsed(), validation.best, validation.best_step)
-    return Fitted(*end, not stopping.reached, reason, signal=stopping.received)
+    complete = not (limit.reached or stopping.reached)
+    return Fitted(
+        step, meter.elapsed(), validation.best, validation.best_step, complete, reason, signal=stopping.received
+    )
 
 
 def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
@@ -199,10 +223,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
     load_weights(module, weights_of(checkpoint, last), last)  # Lightning's error would not name the file
     if checkpoint.keys() <= {"state_dict", "global_step"} and not checkpoint.get("global_step"):
         return False  # weights of an imported or fitted run that was never trained
-    if "callbacks" not in checkpoint:
-        what = "training cannot go on from this checkpoint: it has weights alone"
-        hint = "Put a whole one in its place, or train anew: phmrun train … --restart."
-        raise PhmrunError(what, where=str(last), hint=hint, code=ExitCode.DATA)
+    require_whole(checkpoint, last)
     data.start_step = checkpoint["global_step"]
     meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
     validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
@@ -213,7 +234,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, written atomically.
+    """Lightning's checkpoint files, written atomically with their layout.
 
     Args:
         before_renaming: Called before each file is renamed into place; may raise to prevent it.
@@ -224,11 +245,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write ``checkpoint`` to ``path``, atomically.
+        """Write ``checkpoint`` with its layout to ``path``, atomically.
 
         A reader sees the old or the new file. ``storage_options`` is ignored.
         """
-        write_checkpoint(Path(path), checkpoint, self.before_renaming)
+        write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
 
 
 def build_trainer(
@@ -241,11 +262,14 @@ def build_trainer(
 ) -> pl.Trainer:
     """Return Lightning's trainer without its own logging, validation and checkpoints.
 
-    It also shows no progress bar. ``steps`` is the maximum number of optimizer steps.
+    It also shows no progress bar. More than two processes by DDP sum gradients in a fixed order, if the strategy is
+    "auto" or "ddp". ``steps`` is the maximum number of optimizer steps, -1 for no limit.
     """
-    return pl.Trainer(
+    build = partial(
+        pl.Trainer,
         accelerator=hardware.accelerator,
-        devices=1,
+        devices=hardware.devices,
+        num_nodes=hardware.nodes,
         precision=training.precision,
         deterministic=hardware.deterministic or None,
         max_steps=steps,
@@ -256,6 +280,7 @@ def build_trainer(
         plugins=[AtomicCheckpointIO(before_writing)],
         profiler=Unprofiled(),
         default_root_dir=directory.parent,
+        use_distributed_sampler=False,
         limit_val_batches=0,
         num_sanity_val_steps=0,
         logger=False,
@@ -263,10 +288,14 @@ def build_trainer(
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    # Only a built trainer knows the number of processes.
+    trainer = build(strategy=hardware.strategy)
+    several = isinstance(trainer.strategy, DDPStrategy) and trainer.world_size > 2
+    return build(strategy=FIXED_ORDER) if several and hardware.strategy in ("auto", "ddp") else trainer
 
 
 def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
-    """Check that this machine has the configured accelerator and precision.
+    """Check that this machine has the configured accelerator, devices and strategy.
 
     Lightning's trainer is built for this.
 
@@ -276,7 +305,10 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
     try:
         build_trainer(training, hardware, [], Path(), 1)
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
-        what = f"accelerator {hardware.accelerator} cannot be used here: {' '.join(str(error).split())}"
+        what = (
+            f"accelerator {hardware.accelerator}, devices {hardware.devices}, strategy {hardware.strategy} "
+            f"cannot be used here: {' '.join(str(error).split())}"
+        )
         raise PhmrunError(what, where="hardware", hint="`phmrun doctor` shows what this machine has.") from error
 
 
@@ -284,7 +316,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
     """Call ``trainer.fit`` with phmrun's exceptions for interrupts and lack of memory.
 
     Module and data hold the trainer meanwhile. Some warnings of Lightning and torch are hidden. Other errors are raised
-    unchanged.
+    unchanged, after a wait of 10 seconds if the connection to another process was lost.
 
     Raises:
         PhmrunError: (exit 4) Memory ran out.
@@ -294,6 +326,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*does not have many workers.*")
             warnings.filterwarnings("ignore", message=".*treespec.*", category=FutureWarning)
+            warnings.filterwarnings("ignore", message=".*find_unused_parameters=True was specified.*")
             module.trainer = data.trainer = trainer
             trainer.fit(
                 LightningTraining(module), datamodule=LightningData(data), ckpt_path=checkpoint, weights_only=True
@@ -312,6 +345,7 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
                 hint="Halve --batch-size and double --set training.accumulate=N: the optimizer steps stay the same.",
                 code=ExitCode.TRAINING,
             ) from error
+        await_the_watch(error)
         raise
     finally:
         module.trainer = data.trainer = None

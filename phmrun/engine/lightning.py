@@ -43,10 +43,12 @@ with (
     from lightning_fabric.utilities.exceptions import MisconfigurationException
     from pytorch_lightning.callbacks import Callback
     from pytorch_lightning.profilers import PassThroughProfiler
+    from pytorch_lightning.strategies import DDPStrategy
     from pytorch_lightning.utilities import move_data_to_device
 
 __all__ = [
     "Callback",
+    "DDPStrategy",
     "MisconfigurationException",
     "PassThroughProfiler",
     "TorchCheckpointIO",

@@ -109,7 +109,7 @@ class Batch(Protocol):
 
     @property
     def window_units(self) -> int:
-        """Units (target tokens, items) of the batch's whole accumulation window."""
+        """Units (target tokens, items) of the batch's whole accumulation window, over all processes."""
 
 
 class Loss(NamedTuple):
@@ -134,7 +134,7 @@ class TrainingModule(nn.Module):
     """Network with its loss, optimizer and schedule; tasks implement `loss`.
 
     The sum of a micro-batch is divided by the units of the whole accumulation window. Every unit therefore has the same
-    weight in the gradient, whatever the division into micro-batches.
+    weight in the gradient, whatever the division into micro-batches and processes.
 
     Args:
         network: Network to train; shared parameters of its maps are tied in place.
@@ -221,8 +221,8 @@ class TrainingModule(nn.Module):
         """Return "loss", "nll" and "units" of a batch.
 
         "nll" (detached) and "units" are those of :class:`Loss`. "loss" is the batch's share of the window's mean loss,
-        with distillation if there is a teacher. It is multiplied by the number of micro-batches, because Lightning
-        divides by it. Structures that change during training first get the progress, (step + 1) /
+        with distillation if there is a teacher. It is multiplied by the numbers of micro-batches and processes, because
+        Lightning divides by them. Structures that change during training first get the progress, (step + 1) /
         max_steps, if there is a maximum.
         """
         # Structures that change during training get its progress as a function of the step alone.
@@ -230,7 +230,7 @@ class TrainingModule(nn.Module):
             structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
         loss = self.loss(batch)
         total = self.teacher.taught(loss.total, loss.predictions, batch) if self.teacher else loss.total
-        share = self.trainer.accumulate_grad_batches / batch.window_units
+        share = self.trainer.accumulate_grad_batches * self.trainer.world_size / batch.window_units
         return {"loss": total * share, "nll": loss.nll.detach(), "units": loss.units}
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -270,7 +270,7 @@ class TrainingModule(nn.Module):
         return {}
 
     def validate(self, batches: Iterable[Any]) -> dict[str, float]:
-        """Return mean validation scores over the units of ``batches``.
+        """Return mean validation scores over the units of ``batches`` and all processes.
 
         The module is in eval mode meanwhile; its mode is restored, except after an error.
 
@@ -278,7 +278,7 @@ class TrainingModule(nn.Module):
             ``loss`` (negative log-likelihood in nats), and the share of hit units (0 to 1) by name.
 
         Raises:
-            ZeroDivisionError: The batches have no units.
+            ZeroDivisionError: The batches of all processes have no units.
         """
         training, device = self.training, self.device
         self.eval()
@@ -292,7 +292,9 @@ class TrainingModule(nn.Module):
                 for name, value in {"loss": loss.nll, **loss.hits}.items():
                     totals[name] += value
         self.train(training)
-        return {name: float(total) / units for name, total in totals.items()}
+        sums = torch.stack([*totals.values(), torch.tensor(units, dtype=torch.float64, device=device)])
+        *values, count = self.trainer.strategy.reduce(sums, reduce_op="sum").tolist()
+        return {name: value / count for name, value in zip(totals, values, strict=True)}
 
 
 def cross_entropy(logits: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:

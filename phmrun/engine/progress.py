@@ -18,6 +18,7 @@ from torch import Tensor
 
 from phmrun.engine.checkpoints import diverged
 from phmrun.engine.lightning import Callback, pl, window_completed
+from phmrun.engine.processes import all_gather, rank, world
 
 LOG = logging.getLogger("phmrun.engine")
 MEMORY = 0.98
@@ -69,11 +70,11 @@ class TrainingProgress(Callback):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start the clock, and show the bar on a terminal.
 
-        The bar is shown only if stderr is a terminal.
+        Only the first process shows it, and only if stderr is a terminal.
         """
         self._last = time.monotonic()
         self._began = (self._last, trainer.global_step)
-        if sys.stderr.isatty():
+        if trainer.is_global_zero and sys.stderr.isatty():
             self._bar = training_bar(self.total, Console(stderr=True))
             self._bar.add_task("", total=self.total, completed=trainer.global_step)
             self._bar.start()
@@ -81,14 +82,15 @@ class TrainingProgress(Callback):
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
         """Update the bar twice a second, or log a line every ``every`` seconds.
 
-        Only after completed optimizer steps; the last step is always shown. The loss is smoothed by 0.98 per step, on a
-        GPU per shown step. The speed is that since the last display.
+        Only after completed optimizer steps and in the first process; the last step is always shown. The loss is
+        smoothed by 0.98 per step, on a GPU per shown step. The speed is that since the last display: this process's
+        units times the number of processes.
         """
-        self._units += outputs["units"]
+        self._units += outputs["units"] * trainer.world_size
         now = time.monotonic()
         ended = trainer.global_step == self.total
         due = ended or now - self._last >= (0.5 if self._bar else self.every)
-        if not window_completed(trainer):
+        if not window_completed(trainer) or not trainer.is_global_zero:
             return
         # On a GPU, reading the loss waits for all queued work, so it is read only when shown.
         if reads_are_free(module) or due:
@@ -156,17 +158,23 @@ class Meter(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Return the sums since the last row, "nll" and "units", and "seconds" of training.
 
-        Pending losses are added first.
+        Sums are lists by rank. Pending losses are added first.
 
         Raises:
             PhmrunError: (exit 4) A loss is not finite.
         """
         self.settle()
-        return {"nll": self.nll, "units": self.units, "seconds": self.elapsed()}
+        nll, units = zip(*all_gather((self.nll, self.units)), strict=True)
+        return {"nll": list(nll), "units": list(units), "seconds": self.elapsed()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the sums."""
-        self.nll, self.units, self.seconds = state_dict["nll"], state_dict["units"], state_dict["seconds"]
+        """Restore this process's sums.
+
+        If the number of processes has changed, the first one gets all sums, the others 0. Each gets the seconds.
+        """
+        nll, units = state_dict["nll"], state_dict["units"]
+        mine = slice(rank(), rank() + 1) if len(nll) == world() else slice(None if rank() == 0 else len(nll), None)
+        self.nll, self.units, self.seconds = sum(nll[mine]), sum(units[mine]), state_dict["seconds"]
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start the clock."""
@@ -217,19 +225,21 @@ class Meter(Callback):
     def _write(self, trainer: pl.Trainer) -> None:
         """Record a row with the mean loss since the last row; reset the sums.
 
-        The mean is per unit, in nats. Keys: "step", "time" (seconds, 3 decimals), "train/loss", "train/lr" and
-        "train/units_per_second" (1 decimal).
+        The mean is per unit over all processes, in nats. Keys: "step", "time" (seconds, 3 decimals), "train/loss",
+        "train/lr" and "train/units_per_second". The last (1 decimal) is estimated as this process's pace times the
+        number of processes.
         """
-        loss = self.nll / self.units
+        totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
+        totals = trainer.strategy.reduce(totals, reduce_op="sum")
         moment = self.elapsed()
-        pace = self._marked[1] / max(moment - self._marked[0], 1e-9)
+        pace = self._marked[1] * trainer.world_size / max(moment - self._marked[0], 1e-9)
         self._marked = (moment, 0)
         self.nll, self.units = 0.0, 0
         self.record(
             {
                 "step": trainer.global_step,
                 "time": round(moment, 3),
-                "train/loss": loss,
+                "train/loss": float(totals[0] / totals[1]),
                 "train/lr": current_rate(trainer),
                 "train/units_per_second": round(pace, 1),
             }

@@ -1,4 +1,4 @@
-"""States of the random generators, which a checkpoint holds."""
+"""States of the random generators, which a checkpoint holds for every process."""
 
 import random
 from typing import Any
@@ -7,10 +7,11 @@ import numpy as np
 import torch
 
 from phmrun.engine.lightning import Callback, pl
+from phmrun.engine.processes import all_gather, rank
 
 
 class Randomness(Callback):
-    """Random states, saved in checkpoints and restored on resume.
+    """Random states of all processes, saved in checkpoints and restored on resume.
 
     They are restored at the first batch, because the setup of loaders and models draws from the same generators.
     """
@@ -19,12 +20,16 @@ class Randomness(Callback):
         self._restored: dict[str, Any] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of torch, CUDA, NumPy and Python."""
-        return random_states()
+        """Return "states": those of torch, CUDA, NumPy and Python for each process, by rank."""
+        return {"states": all_gather(random_states())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the states for the first batch."""
-        self._restored = state_dict
+        """Keep this process's states for the first batch.
+
+        A process without saved states keeps its present ones.
+        """
+        states = state_dict["states"]
+        self._restored = states[rank()] if rank() < len(states) else None
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
         """Restore the loaded states before the first batch, once; nothing if none are loaded."""

@@ -10,7 +10,7 @@ import torch
 from phmrun.config import Experiment, Task, load_run_config, with_decoding
 from phmrun.config.options import options_of
 from phmrun.engine.adaptation import adapt, base_run
-from phmrun.engine.arithmetic import keep_freed_memory, kernels_of
+from phmrun.engine.arithmetic import kernels_of
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,
@@ -23,6 +23,7 @@ from phmrun.engine.checkpoints import (
 from phmrun.engine.code import changed_plugins, foreign_marks
 from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
+from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.kernels import Choice
 from phmrun.ledger import Run, State

@@ -1,6 +1,10 @@
-"""Outcome of a run: its state after the block that works on it, its log, a new beginning."""
+"""Outcome of a run: its state after the block that works on it, its log, a new beginning.
+
+Only the first process of a run writes.
+"""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
@@ -13,6 +17,14 @@ from phmrun.ledger.status import State
 from phmrun.plugin_errors import plugin_error
 
 LOG = logging.getLogger("phmrun.ledger")
+
+
+def is_leader() -> bool:
+    """True if this process is the first on all machines, which writes.
+
+    ``LOCAL_RANK``, ``NODE_RANK`` and ``GROUP_RANK`` are each 0 or not set.
+    """
+    return all(os.environ.get(name, "0") == "0" for name in ("LOCAL_RANK", "NODE_RANK", "GROUP_RANK"))
 
 
 @contextmanager
@@ -52,11 +64,11 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
 def set_outcome(run: Run, state: State, reason: str) -> None:
     """Write the state of a running run.
 
-    Nothing is written by a fork, or if the run is not running. A failure is logged,
+    Nothing is written by processes other than the leader, by a fork, or if the run is not running. A failure is logged,
     not raised.
     """
     try:
-        if not run.forked and run.status.state is State.RUNNING:
+        if is_leader() and not run.forked and run.status.state is State.RUNNING:
             run.set_state(state, reason)
     except (OSError, PhmrunError) as error:
         LOG.warning("%s could not be written: %s", run.status_path, error)
@@ -67,9 +79,12 @@ def log_file(run: Run) -> Iterator[None]:
     """Append phmrun's messages within the block to the run's ``train.log``.
 
     An error that ends the block is appended, too, with its traceback unless it is a `PhmrunError` or an interrupt; it
-    is raised again. Nothing is written once another process has taken the run over. A file that cannot be written is
-    left as it is.
+    is raised again. Nothing is written on processes other than the leader, or once another process has taken the run
+    over. A file that cannot be written is left as it is.
     """
+    if not is_leader():
+        yield
+        return
     handler = logging.FileHandler(run.log_path, encoding="utf-8")
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk stops the training itself
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))

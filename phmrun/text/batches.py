@@ -107,9 +107,9 @@ class Batch(NamedTuple):
     """A micro-batch of an endless stream.
 
     Args:
-        position: Place in the stream, from 0.
+        position: Place in the stream of all ranks, from 0.
         indices: Indices of its sentences.
-        window_units: Total weight of its accumulation window (by default target tokens, unpadded, end
+        window_units: Total weight of its accumulation window over all ranks (by default target tokens, unpadded, end
             tokens included). The sum of losses is divided by it, so that every unit weighs the same.
     """
 
@@ -119,48 +119,55 @@ class Batch(NamedTuple):
 
 
 class BatchStream:
-    """Endless stream of micro-batches over all epochs, from any position.
+    """Endless stream of micro-batches over all epochs, from any position, for one process of ``world``.
 
-    An optimizer step takes one window of ``accumulate`` consecutive micro-batches. A window may reach into the next
-    epoch, so windows are always complete. Iterating again gives the same batches. With a data loader whose dataset
-    turns a :class:`Batch` into tensors::
+    An optimizer step takes one window of ``accumulate`` × ``world`` consecutive micro-batches; a process gets every
+    ``world``-th of them. A window may reach into the next epoch, so windows are always complete. Iterating again gives
+    the same batches. With a data loader whose dataset turns a :class:`Batch` into tensors::
 
         DataLoader(dataset, sampler=stream, batch_size=None, collate_fn=..., num_workers=2)
 
     Args:
         plan: The corpus, cut into batches.
         seed: Seed of the experiment.
-        start: Position of the first micro-batch in the stream. To resume after k optimizer steps, k × ``accumulate``.
-        accumulate: Micro-batches per optimizer step.
+        start: Position of the first micro-batch in the stream of all ranks. To resume after k optimizer steps, k ×
+            ``accumulate`` × ``world``.
+        accumulate: Micro-batches of one process per optimizer step.
+        rank: Number of this process, from 0.
+        world: Number of processes.
     """
 
-    def __init__(self, plan: BatchPlan, *, seed: int, start: int = 0, accumulate: int = 1) -> None:
+    def __init__(
+        self, plan: BatchPlan, *, seed: int, start: int = 0, accumulate: int = 1, rank: int = 0, world: int = 1
+    ) -> None:
         self.plan = plan
         self.seed = seed
         self.start = start
-        self.window = accumulate
+        self.rank = rank
+        self.world = world
+        self.window = accumulate * world
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the micro-batches from ``start`` on, endlessly."""
+        """Yield this process's micro-batches from ``start`` on, endlessly."""
         first = self.start - self.start % self.window
         stream = self._from(first)
         while True:
             window = [next(stream) for _ in range(self.window)]
             total = sum(weight for _, weight in window)
             for position, (indices, _) in enumerate(window, first):
-                if position >= self.start:
+                if position >= self.start and position % self.world == self.rank:
                     yield Batch(position, indices, total)
             first += self.window
 
     def steps_in_epochs(self, epochs: float) -> int:
         """Return the optimizer steps that complete ``epochs`` epochs.
 
-        It is ``epochs`` × batches per epoch / ``accumulate``, rounded up.
+        It is ``epochs`` × batches per epoch / (``accumulate`` × ``world``), rounded up.
         """
         return -int(-epochs * len(self.plan) // self.window)
 
     def _from(self, position: int) -> Iterator[tuple[Indices, int]]:
-        """Yield (indices, weight) of the micro-batches.
+        """Yield (indices, weight) of the micro-batches of all ranks.
 
         They begin at ``position`` of the endless stream and go on from epoch to epoch. A weight is that of one batch.
         """
@@ -187,16 +194,20 @@ def evaluation_batches(
     *,
     unit: Unit,
     size: int,
+    rank: int = 0,
+    world: int = 1,
 ) -> list[Indices]:
     """Return batches for validation and decoding, longest sentences first.
 
-    Each sentence is in one batch. The list is empty without sentences.
+    Each sentence is in one batch of one rank. The list is empty without sentences, and may be shorter on some ranks.
 
     Args:
         source_lengths: Tokens of each source sentence, without the end token, [sentences].
         target_lengths: The same of the target side; None if there is none.
         unit: What ``size`` counts: ``tokens`` (padded, of the longer side) or ``sentences``.
         size: Most tokens, or sentences, in one batch.
+        rank: Number of this process, which gets every ``world``-th batch; none is duplicated to balance processes.
+        world: Number of processes.
     """
     source = np.asarray(source_lengths, dtype=np.int32)
     if not source.size:
@@ -204,7 +215,7 @@ def evaluation_batches(
     costs = source if target_lengths is None else np.maximum(source, np.asarray(target_lengths, dtype=np.int32))
     order = np.argsort(-costs, kind="stable").astype(np.int32)
     starts = _cuts(costs[order] + 1, size) if unit == "tokens" else np.arange(0, source.size, size)
-    return np.split(order, starts[1:])
+    return np.split(order, starts[1:])[rank::world]
 
 
 def _bucketed(costs: NDArray[np.int32], size: int, buckets: int) -> tuple[Indices, NDArray[np.int64]]:

@@ -51,16 +51,16 @@ class StreamBatch(NamedTuple):
     places: Tensor | None  # positions in the flattened `targets` to predict, `[units]`; `None`: all
     first: bool  # True at the beginning of the streams
     units: int  # number of predicted words
-    window_units: int  # the same in the whole accumulation window
+    window_units: int  # the same in the whole accumulation window, over all processes
     pace: float  # factor on the step's learning rate
 
 
 class StreamBatches(Dataset[StreamBatch]):
-    """Dataset of batches by :class:`Segment`."""
+    """Dataset of batches by :class:`Segment`; each process reads its own streams."""
 
-    def __init__(self, store: StreamStore, plan: SegmentPlan) -> None:
+    def __init__(self, store: StreamStore, plan: SegmentPlan, rank: int) -> None:
         self.store = store
-        self.begins = [row * plan.stream_length for row in range(plan.streams)]
+        self.begins = [(rank * plan.streams + row) * plan.stream_length for row in range(plan.streams)]
 
     def __getitem__(self, segment: Segment) -> StreamBatch:
         start, length = segment.start, segment.length
@@ -157,7 +157,7 @@ class StreamData(DataModule[StreamVocabulary]):
         Raises:
             PhmrunError: (exit 3) A file is missing, malformed, or too short for the number of streams.
         """
-        self.plan.check()
+        self.plan(1).check()
         vocabulary, share = self.vocabulary, self.prepared.statistics["splits"]["dev"]["unknown_rate"]
         if share > UNKNOWN_SHARE and vocabulary.counts and not vocabulary.counts[vocabulary.unknown]:
             LOG.warning(
@@ -167,16 +167,18 @@ class StreamData(DataModule[StreamVocabulary]):
                 100 * share,
             )
 
-    @property
-    def plan(self) -> SegmentPlan:
-        """Segments of the training text."""
+    def plan(self, world: int) -> SegmentPlan:
+        """Return the segments of the training text for ``world`` processes."""
         batch, tokens = self.config.batch, len(self.prepared.stores["train"])
         shape = (tokens, batch.size, batch.length, batch.random_length)
-        return SegmentPlan(*shape, self.config.seed, self.config.training.accumulate)
+        return SegmentPlan(*shape, self.config.seed, self.config.training.accumulate, world=world)
 
-    def steps_in_epochs(self, epochs: int) -> int:
-        """Return the optimizer steps in this many epochs, rounded up."""
-        return self.plan.steps_in_epochs(epochs)
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        """Return the optimizer steps in this many epochs, rounded up.
+
+        They are those of ``world`` processes.
+        """
+        return self.plan(world).steps_in_epochs(epochs)
 
     def inputs(self, split: str) -> Iterator[str]:
         """Return the non-blank lines of a split."""
@@ -185,18 +187,24 @@ class StreamData(DataModule[StreamVocabulary]):
 
     def train_dataloader(self) -> DataLoader[StreamBatch]:
         """Return an endless loader of training batches, starting after ``start_step`` steps."""
-        plan = replace(self.plan, start_step=self.start_step)
-        batches = StreamBatches(self.prepared.stores["train"], plan)
+        rank, world = self.share
+        plan = replace(self.plan(world), start_step=self.start_step)
+        batches = StreamBatches(self.prepared.stores["train"], plan, rank)
         seed, workers = self.config.seed, self.config.hardware.workers
         return loader(plan, batches, seed=seed, workers=workers, pinned=self.pinned)
 
     def validation_batches(self) -> Iterable[StreamBatch]:
-        """Return the batches of the validation text."""
+        """Return this process's share of the validation text.
+
+        Of the parts of the text, process r of n reads the parts r, r + n, … in batches.
+        """
+        rank, world = self.share
         batches = evaluation_batches(
             self.prepared.stores["dev"].tokens,
             before=self.vocabulary.end,
             streams=self.config.decoding.streams,
             length=self.config.evaluation_length,
+            rows=lambda count: range(rank, count, world),
         )
         return (batch for batch, _ in batches)
 

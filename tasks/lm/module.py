@@ -146,13 +146,24 @@ class LanguageModelModule(TrainingModule):
         return {**scores, "perplexity": perplexity(scores["loss"])}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the training state to the checkpoint, in place; there is none before the first step."""
-        checkpoint[MEMORY] = [part.detach().to("cpu") for part in self.memory.get(True, ())]
+        """Add the training states of all processes to the checkpoint, in place.
+
+        Each is ``[processes, batch, …]``; there is none before the first step.
+        """
+        state = self.memory.get(True, ())
+        world = self.trainer.world_size if self.trainer is not None else 1
+        gathered = [part.detach()[None] if world == 1 else self.trainer.strategy.all_gather(part) for part in state]
+        checkpoint[MEMORY] = [part.to("cpu") for part in gathered]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the training state if there is one."""
-        if state := checkpoint.get(MEMORY):
-            self.memory[True] = tuple(part.clone() for part in state)
+        """Restore this process's training state.
+
+        If there is none, or the number of processes changed, all start from empty states.
+        """
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+        state = checkpoint.get(MEMORY)
+        if state and all(len(part) == world for part in state):
+            self.memory[True] = tuple(part[rank].clone() for part in state)
 
 
 def perplexity(loss: float) -> float:

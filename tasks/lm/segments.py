@@ -34,11 +34,12 @@ class SegmentPlan:
     """Division of a text into segments."""
 
     tokens: int  # tokens of the text
-    streams: int  # streams side by side
+    streams: int  # streams of each process
     length: int  # tokens of a segment
     random: bool = False  # vary lengths around it (Merity et al. 2018)
     seed: int = 0  # seed of the lengths
-    accumulate: int = 1  # micro-batches per optimizer step
+    accumulate: int = 1  # micro-batches of one process per optimizer step
+    world: int = 1
     start_step: int = 0  # optimizer steps after which iteration starts
 
     def __iter__(self) -> Iterator[Segment]:
@@ -61,7 +62,7 @@ class SegmentPlan:
 
         The remainder at the text's end is not read.
         """
-        return self.tokens // self.streams
+        return self.tokens // (self.streams * self.world)
 
     @property
     def predicted(self) -> int:
@@ -108,7 +109,7 @@ class SegmentPlan:
     def from_step(self, step: int) -> Iterator[Segment]:
         """Yield the micro-batches after ``step`` optimizer steps, endlessly.
 
-        A window may reach into the next epoch.
+        They are the same for all processes. A window may reach into the next epoch.
         """
         epoch, index = 0, step * self.accumulate
         if not self.random:
@@ -120,7 +121,7 @@ class SegmentPlan:
         while True:
             window = list(itertools.islice(endless, self.accumulate))
             total = sum(length for _, length in window)
-            units = total * self.streams
+            units = total * self.streams * self.world
             pace = total / (self.accumulate * self.length) if self.random else 1.0
             for start, length in window:
                 yield Segment(start, length, start == 0, units, pace)

@@ -16,7 +16,7 @@ from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, wri
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
-from phmrun.ledger.outcome import clear, log_file, outcome_kept, set_outcome
+from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.tasks.script.config import ScriptExperiment
@@ -312,11 +312,14 @@ def record(
         restart: Delete the run of this experiment first.
 
     Raises:
-        PhmrunError: The settings are malformed, another process holds the run, or the block sets no score.
+        PhmrunError: The settings are malformed, another process holds the run, or the block sets no score. Or this is
+            not the first process of a distributed training.
     """
     files = [os.fspath(path) for path in inputs]
     values = {"data": {"name": name}, "seed": seed, "inputs": files, **(settings or {})}
     resolved = resolve(ScriptExperiment, [Source("settings", plain(values))], None)
+    if not is_leader():
+        raise PhmrunError("only the first process of a training records a run", where="LOCAL_RANK")
     with recording(
         resolved.config,
         input_checksums(resolved.config),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from phmrun.bench import machine
-from phmrun.engine.arithmetic import keep_freed_memory
+from phmrun.engine.processes import keep_freed_memory
 
 
 def test_facts_are_json_and_say_what_figures_depend_on():

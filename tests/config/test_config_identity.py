@@ -21,7 +21,7 @@ SEMANTIC = [
     ("layer", {"structure": "phm", "n": 2}),
 ]
 SILENT = [
-    ("hardware.workers", 4),
+    ("hardware.devices", 4),
     ("hardware.accelerator", "gpu"),
     ("logging.wandb", "online"),
     ("logging.every", 9.0),

@@ -7,6 +7,8 @@ import pytest
 import torch
 from toy import ToyModule, train_toy
 
+from phmrun.config import HardwareConfig, TrainingConfig
+from phmrun.engine.fit import build_trainer
 from phmrun.engine.module import seed_everything
 from phmrun.errors import ExitCode, PhmrunError
 
@@ -60,3 +62,11 @@ def test_a_lack_of_memory_is_a_failed_training_with_advice(error, tmp_path):
     assert caught.value.code is ExitCode.TRAINING
     assert "--batch-size" in caught.value.hint
     assert "\n" not in caught.value.what
+
+
+@pytest.mark.parametrize(("devices", "strategy", "fixed"), [(2, "ddp", False), (3, "ddp", True), (3, "auto", True)])
+def test_three_processes_or_more_sum_in_the_same_order_after_a_resume(tmp_path, devices, strategy, fixed):
+    hardware = HardwareConfig(accelerator="cpu", devices=devices, strategy=strategy)
+    trainer = build_trainer(TrainingConfig(max_steps=1), hardware, [], tmp_path, 1)
+    assert trainer.world_size == devices
+    assert trainer.strategy._ddp_kwargs.get("find_unused_parameters", False) is fixed

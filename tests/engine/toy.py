@@ -50,8 +50,8 @@ class ToyData(DataModule):
     def validation_batches(self) -> list[ToyBatch]:
         return [ToyBatch(torch.tensor(1.0), 1, 1)]
 
-    def steps_in_epochs(self, epochs: int) -> int:
-        return -(-epochs * 10 // self.accumulate)
+    def steps_in_epochs(self, epochs: int, world: int) -> int:
+        return -(-epochs * 10 // (self.accumulate * world))
 
 
 class ToyModule(TrainingModule):

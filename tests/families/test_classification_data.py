@@ -75,3 +75,13 @@ def test_every_item_once_an_epoch(data_of, unit):
     for epoch in epochs:
         assert sorted(itertools.chain(*epoch)) == words
     assert sum(batch.units for batch in data.validation_batches()) == 9
+
+
+def test_processes_share_the_items(data_of):
+    seen = []
+    for rank in (0, 1):
+        data = data_of()
+        data.trainer = SimpleNamespace(global_rank=rank, world_size=2)
+        seen.append(list(itertools.chain(*(firsts(batch) for batch in data.validation_batches()))))
+        assert data.steps_in_epochs(2, 2) == len(data.plan)
+    assert sorted(seen[0] + seen[1]) == sorted(data.vocabulary.encode(item.sentences[0])[0] for item in ITEMS[:9])

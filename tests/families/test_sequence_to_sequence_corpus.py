@@ -87,7 +87,7 @@ def test_settings_reach_the_data(directory, tmp_path):
     )
     data = build_parallel_data(config, tmp_path, no_builtin)
     batch = next(iter(data.train_dataloader()))
-    assert (len(batch.source), data.steps_in_epochs(1)) == (4, -(-len(data.plan) // 3))
+    assert (len(batch.source), data.steps_in_epochs(1, 1)) == (4, -(-len(data.plan) // 3))
     assert data.vocabulary.sizes == (64, 64)
     kept = sum(len(line.split()) <= 5 for line in (directory / "train.aa").read_text().splitlines())
     assert data.statistics()["splits"]["train"]["sentences"] == kept < 150

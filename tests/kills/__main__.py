@@ -1,4 +1,4 @@
-"""``python tests/kills --kills 100``: so many kills over all tasks and precisions, and what came of them."""
+"""``python tests/kills --kills 100``: so many kills over all tasks, processes and precisions, and what came of them."""
 
 import argparse
 import json
@@ -16,13 +16,14 @@ def run() -> int:
     """The command."""
     import forks
     import torch
-    from trials import Site, attempt, cases
+    from trials import SURVIVALS, Site, attempt, cases
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20, help="how many trainings to kill")
     parser.add_argument("--signals", action="store_true", help="interrupt them by SIGINT and SIGTERM instead")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--only", action="append", help="cases whose name holds this, nmt; may be repeated")
+    parser.add_argument("--only", action="append", help="cases whose name holds this, nmt-2; may be repeated")
+    parser.add_argument("--processes", type=int, action="append", help="of a training; may be repeated (default: 1, 2)")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder unless given")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -30,7 +31,9 @@ def run() -> int:
     draw = random.Random(arguments.seed)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kills-"))
     os.environ["PHMRUN_CACHE"] = str(folder / "cache")
-    wanted = [case for case in cases() if any(map(str(case).count, arguments.only or [""]))]
+    wanted = [
+        case for case in cases(*(arguments.processes or (1, 2))) if any(map(str(case).count, arguments.only or [""]))
+    ]
     sites: dict[str, Site] = {}
     done = moved = trials = 0
     failed = []
@@ -60,6 +63,8 @@ def run() -> int:
                 flush=True,
             )
     print(f"{trials} trainings, {done} kills, {moved} moves to another folder, {len(failed)} not bit-identical")
+    if SURVIVALS:
+        print(f"{len(SURVIVALS)} of them of one process of two; the other ended within {max(SURVIVALS)} s")
     return bool(failed)
 
 

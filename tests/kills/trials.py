@@ -8,6 +8,7 @@ import os
 import random
 import shutil
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from forks import await_moment, ended, finished, forked, sweep_up
+from forks import await_moment, ended, finished, forked, members, sweep_up
 from tiny_experiments import SETTINGS, configured
 
 from phmrun.ledger import Run, State
@@ -30,6 +31,10 @@ COURSE = {
     "accumulate": 2,
     "patience": 0,
 }
+SOON = 60.0
+"""Seconds within which a training ends one of whose processes has been killed, on a machine that has more to do."""
+SURVIVALS: list[float] = []
+"""How long it took them."""
 UNLIKE = {"time", "train/units_per_second"}
 """Columns of the history that no two trainings share."""
 
@@ -39,15 +44,16 @@ class Case:
     """Experiment of a trial, and its settings."""
 
     task: str
+    world: int
     precision: str
 
     def __str__(self) -> str:
-        return f"{self.task}-{self.precision}"
+        return f"{self.task}-{self.world}-{self.precision}"
 
 
-def cases() -> list[Case]:
-    """Every task in every precision."""
-    return [Case(*parts) for parts in product(SETTINGS, ("32", "64", "bf16-mixed"))]
+def cases(*worlds: int) -> list[Case]:
+    """Every task in every precision, in so many processes."""
+    return [Case(*parts) for parts in product(SETTINGS, worlds, ("32", "64", "bf16-mixed"))]
 
 
 @dataclass
@@ -70,7 +76,8 @@ class Site:
             home.mkdir(parents=True)
             os.chdir(home)
             try:
-                sections = {"training": {**COURSE, "precision": self.case.precision}}
+                hardware = {"devices": self.case.world, "strategy": "ddp"} if self.case.world > 1 else {}
+                sections = {"training": {**COURSE, "precision": self.case.precision}, "hardware": hardware}
                 config = configured(self.case.task, Path(corpus), sections, dict(self.overrides))
             finally:
                 os.chdir(here)
@@ -80,7 +87,7 @@ class Site:
     def start(self, place: str, runs: str, *more: str) -> int:
         """Starts a training in one of the folders; its process id, which is also that of its group."""
         command = ["train", self.case.task, "--config", "experiment.yaml", "--runs-dir", f"../{runs}", *more]
-        return forked(command, self.folder / place, self.folder / "output.txt")
+        return forked(command, self.folder / place, self.folder / "output.txt", others=self.case.world - 1)
 
     @cached_property
     def straight(self) -> tuple[dict[str, Any], float]:
@@ -105,7 +112,7 @@ class Trial:
 
     Attributes:
         case: The experiment.
-        kills: How it was ended, and when: ("SIGKILL", seconds).
+        kills: What was killed, and when: ("all", seconds).
         steps: The optimizer step that each new start went on from.
         moved: How often it went on in another folder.
         differences: In what the result differs from that of a training that nobody touched.
@@ -135,7 +142,8 @@ def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int
     wrong: list[str] = []
     places = ["one"]
     for _ in range(draw.randint(1, most)):
-        way = draw.choice(["SIGINT", "SIGTERM"]) if signals else "SIGKILL"
+        ways = ["all", "first", "other"] if site.case.world > 1 else ["all"]
+        way = draw.choice(["SIGINT", "SIGTERM"] if signals else ways)
         moment = draw.uniform(0.0, seconds)
         pid = site.start(places[-1], runs)
         await_moment(pid, moment)
@@ -143,7 +151,9 @@ def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int
             wrong += interrupt(pid, signal.Signals[way], site)
             kills.append((way, round(moment, 2)))
         else:
-            kills += [(way, round(moment, 2))] if kill(pid) else []
+            was_there, faults = kill(pid, way, site)
+            wrong += faults
+            kills += [(way, round(moment, 2))] if was_there else []
         places.append(draw.choice(["one", "other"]))
         steps.append(_step(site.folder / runs))
     code = ended(site.start(places[-1], runs))
@@ -181,14 +191,34 @@ def _step(runs: Path) -> int:
     return 0
 
 
-def kill(pid: int) -> bool:
-    """Kills a training; true if it was there."""
+def kill(pid: int, victim: str, site: Site) -> tuple[bool, list[str]]:
+    """Kills a training: all its processes, its first or another; whether it was there, and what was wrong then.
+
+    Processes that are left must end by themselves, soon, with a line that says why, and exit code 4.
+    """
     if os.waitpid(pid, os.WNOHANG)[0]:
         sweep_up(pid)
-        return False
-    os.killpg(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return True
+        return False, []
+    others = [member for member in members(pid) if member != pid]
+    if victim == "all" or not others:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return True, []
+    began, code = time.monotonic(), 4
+    os.kill(pid if victim == "first" else others[0], signal.SIGKILL)
+    if victim == "first":
+        os.waitpid(pid, 0)
+    else:
+        code = ended(pid, SOON, sweeping=False)
+    while members(pid) and time.monotonic() < began + SOON:
+        time.sleep(0.02)
+    left, seconds, messages = members(pid), time.monotonic() - began, site.said()
+    sweep_up(pid)
+    wrong = [f"{len(left)} processes outlived {victim} by {seconds:.0f} s"] if left else []
+    if code not in (0, 4) or any(word in messages for word in ("Traceback", "this is a bug")):
+        wrong.append(f"{victim} killed, exit code {code}: {messages[-1500:]}")
+    SURVIVALS.append(round(seconds, 2))
+    return True, wrong
 
 
 def facts(run: Run) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode
 
 pytest.importorskip("wandb")
 
-CONFIG = "task: nmt\nseed: 3\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\nhardware: {workers: 2}\n"
+CONFIG = "task: nmt\nseed: 3\ndata: {name: multi30k}\nlayer: {structure: phm, n: 4}\nhardware: {devices: auto}\n"
 CONFIG += "logging: {project: p}\n"
 LABELS = {"task": "nmt", "data": {"name": "multi30k"}, "logging": {"project": "p"}}
 ID = "nmt-multi30k-phm-3-0123456789ab"

@@ -1,6 +1,6 @@
 """Commands as forks of this process, which has imported torch and Lightning for them already, and what ends them.
 
-Each is a group of its own. What it starts itself, the cells of a sweep, are forks
+Each is a group of its own. What it starts itself, the other processes of a training or the cells of a sweep, are forks
 too, made beforehand.
 """
 
@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
+
+from pytorch_lightning.strategies.launchers import subprocess_script
 
 from phmrun.cli.app import main
 from phmrun.config import Task
@@ -118,6 +120,7 @@ def _be(command: Sequence[str]) -> NoReturn:
         # Those of pytest hold what is written in memory, which ends with this process.
         sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
         sys.argv = [str(PHMRUN), *command]
+        sys.modules["__main__"].__spec__ = None  # Lightning starts further processes by sys.argv then
         main(list(command))
     except SystemExit as end:
         sys.stdout.flush()
@@ -127,13 +130,14 @@ def _be(command: Sequence[str]) -> NoReturn:
         os._exit(70)
 
 
-def forked(command: Sequence[str], folder: Path, output: Path) -> int:
+def forked(command: Sequence[str], folder: Path, output: Path, others: int = 0) -> int:
     """Runs the command line in a new process, in a folder; its process id, which is also that of its group.
 
     Args:
         command: What follows ``phmrun``.
         folder: Where to run it.
         output: What it says.
+        others: How many processes it may start.
     """
     pid = os.fork()
     if pid:
@@ -145,6 +149,7 @@ def forked(command: Sequence[str], folder: Path, output: Path) -> int:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.chdir(folder)
+    _start_by_forks(others)
     _be(command)
 
 
@@ -152,7 +157,7 @@ def _start_by_forks(number: int) -> None:
     """Makes this process start at most ``number`` others by forks made here; 0: as ever."""
     if number:
         forks = SimpleNamespace(Popen=Forks(number), DEVNULL=-3, STDOUT=-2)
-        executors.subprocess = forks
+        subprocess_script.subprocess = executors.subprocess = forks
 
 
 def completed(

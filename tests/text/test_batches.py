@@ -1,4 +1,4 @@
-"""Batches: every sentence once, budgets kept, order a pure function of (seed, epoch), windows consistent."""
+"""Batches: every sentence once, budgets kept, order a pure function of (seed, epoch), windows and ranks consistent."""
 
 import itertools
 
@@ -41,23 +41,27 @@ def test_the_order_is_a_pure_function_of_seed_and_epoch():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 600), st.integers(1, 4))
-def test_started_anywhere_a_stream_goes_on_as_the_whole_one(start, accumulate):
-    shared = {"seed": 1, "accumulate": accumulate}
-    whole = itertools.islice(BatchStream(plan(), **shared), start, start + 7)
-    part = itertools.islice(BatchStream(plan(), start=start, **shared), 7)
-    for first, two in zip(whole, part, strict=True):
-        assert (first.position, first.window_units) == (two.position, two.window_units)
-        assert first.indices.tolist() == two.indices.tolist()
+@given(st.integers(0, 600), st.integers(1, 4), st.integers(1, 3))
+def test_started_anywhere_a_stream_goes_on_as_the_whole_one(position, accumulate, world):
+    start = position * world
+    for rank in range(world):
+        shared = {"seed": 1, "accumulate": accumulate, "rank": rank, "world": world}
+        whole = itertools.islice(BatchStream(plan(), **shared), position, position + 7)
+        part = itertools.islice(BatchStream(plan(), start=start, **shared), 7)
+        for first, two in zip(whole, part, strict=True):
+            assert (first.position, first.window_units) == (two.position, two.window_units)
+            assert first.indices.tolist() == two.indices.tolist()
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-def test_windows_know_their_tokens(accumulate):
-    steps = 2 * len(plan()) // accumulate  # across the border of an epoch
-    taken = list(itertools.islice(BatchStream(plan(), seed=0, accumulate=accumulate), steps * accumulate))
-    assert [batch.position for batch in taken] == list(range(steps * accumulate))
+@pytest.mark.parametrize(("accumulate", "world"), [(1, 1), (3, 1), (2, 2), (1, 4)])
+def test_ranks_share_the_windows_and_know_their_tokens(accumulate, world):
+    steps = 2 * len(plan()) // (accumulate * world)  # across the border of an epoch
+    streams = [BatchStream(plan(), seed=0, accumulate=accumulate, rank=r, world=world) for r in range(world)]
+    taken = [list(itertools.islice(stream, steps * accumulate)) for stream in streams]
+    positions = sorted(batch.position for rank in taken for batch in rank)
+    assert positions == list(range(steps * accumulate * world))
     for step in range(steps):
-        window = taken[step * accumulate : (step + 1) * accumulate]
+        window = [batch for rank in taken for batch in rank[step * accumulate : (step + 1) * accumulate]]
         tokens = sum(int((CORPUS[1][batch.indices] + 1).sum()) for batch in window)
         assert {batch.window_units for batch in window} == {tokens}
 
@@ -78,10 +82,11 @@ class Echo:
         return batch
 
 
-@given(LENGTHS, st.sampled_from(["tokens", "sentences"]), st.integers(1, 120))
-def test_evaluation_has_every_sentence_once(lengths, unit, size):
+@given(LENGTHS, st.sampled_from(["tokens", "sentences"]), st.integers(1, 120), st.integers(1, 4))
+def test_evaluation_has_every_sentence_once_over_all_ranks(lengths, unit, size, world):
     source, target = np.array(lengths).T
-    actual = evaluation_batches(source, target, unit=unit, size=size)
+    ranks = [evaluation_batches(source, target, unit=unit, size=size, rank=r, world=world) for r in range(world)]
+    actual = [batch for rank in ranks for batch in rank]
     assert sorted(itertools.chain.from_iterable(batch.tolist() for batch in actual)) == list(range(len(lengths)))
     for batch in actual:
         longest = max(source[batch].max(), target[batch].max()) + 1

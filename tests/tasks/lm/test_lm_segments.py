@@ -17,6 +17,7 @@ PLANS = st.builds(
     random=st.booleans(),
     seed=st.integers(0, 3),
     accumulate=st.integers(1, 3),
+    world=st.integers(1, 2),
 )
 
 
@@ -27,7 +28,7 @@ def test_an_epoch_predicts_every_word_of_a_stream_but_the_first(plan, epoch):
         assert start == at
         assert length > 0
         at += length
-    assert at == plan.predicted == plan.tokens // plan.streams - 1
+    assert at == plan.predicted == plan.tokens // (plan.streams * plan.world) - 1
 
 
 @settings(max_examples=50)
@@ -49,7 +50,7 @@ def test_windows_and_epochs(plan):
     for first in range(0, len(batches), plan.accumulate):
         window = batches[first : first + plan.accumulate]
         assert {segment.window_units for segment in window} == {
-            sum(segment.length for segment in window) * plan.streams
+            sum(segment.length for segment in window) * plan.streams * plan.world
         }
 
 

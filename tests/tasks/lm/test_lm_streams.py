@@ -27,7 +27,7 @@ def build(tmp_path, words=103, accumulate=1, workers=0, **batch):
 
 def epoch(data):
     loader = iter(data.train_dataloader())
-    return [next(loader) for _ in range(data.steps_in_epochs(1) * data.config.training.accumulate)]
+    return [next(loader) for _ in range(data.steps_in_epochs(1, 1) * data.config.training.accumulate)]
 
 
 def test_an_epoch_is_the_text_in_equal_streams(tmp_path):
@@ -50,6 +50,22 @@ def test_it_begins_where_a_former_process_stopped(tmp_path):
     for batch, expected in zip(epoch(data)[: len(straight) - 2], straight[2:], strict=True):
         torch.testing.assert_close(batch.tokens, expected.tokens)
         assert batch[2:] == expected[2:]
+
+
+def test_processes_read_streams_of_their_own(tmp_path):
+    class Trainer:
+        world_size = 2
+        global_rank = 0
+
+    data = build(tmp_path, size=1)
+    alone = build(tmp_path, size=2)
+    both = epoch(alone)
+    for rank in (0, 1):
+        data.trainer = Trainer()
+        data.trainer.global_rank = rank
+        for batch, expected in zip(epoch(data), both, strict=False):
+            torch.testing.assert_close(batch.tokens, expected.tokens[rank : rank + 1])
+            assert (batch.units * 2, batch.window_units) == (expected.units, expected.window_units)
 
 
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(1, 9), st.integers(1, 4))

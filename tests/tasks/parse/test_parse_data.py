@@ -71,7 +71,7 @@ def test_an_epoch_holds_every_word_once(trees, tmp_path):
     data = build_data(own(trees), tmp_path)
     loader = iter(data.train_dataloader())
     units = 0
-    for _ in range(data.steps_in_epochs(1)):
+    for _ in range(data.steps_in_epochs(1, 1)):
         batch = next(loader)
         words, *_, lengths = batch.inputs
         assert words.dtype is torch.int64
