@@ -1,7 +1,7 @@
 """Networks of Hugging Face's transformers, with structured maps: read from a folder, or a preset with fresh weights.
 
-A folder holds ``config.json`` and ``model.safetensors``. Nothing of it is executed: pickled weights and code of the
-folder's own are refused.
+A folder holds ``config.json`` and ``model.safetensors``, or one ``.gguf`` file. Nothing of it is executed: pickled
+weights and code of the folder's own are refused.
 """
 
 import contextlib
@@ -59,16 +59,27 @@ def transformers() -> Any:
     return transformers
 
 
-def _check_folder(folder: Path) -> None:
-    """Check that a folder has weights in safetensors.
+def weight_file(folder: Path) -> Path:
+    """Return the file of a folder that says which weights are read: safetensors, its index, or GGUF.
 
     Raises:
-        PhmrunError: (exit 3) It has none.
+        PhmrunError: (exit 3) The folder has no such file, or several of GGUF.
     """
-    if not any((folder / name).is_file() for name in ("model.safetensors", "model.safetensors.index.json")):
-        what = "there is no model.safetensors; weights in pickles, which can run code, are not read"
-        hint = "Download the whole folder, or write it anew with model.save_pretrained(folder)."
-        raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
+    for name in ("model.safetensors", "model.safetensors.index.json"):
+        if (folder / name).is_file():
+            return folder / name
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) == 1:
+        return files[0]
+    pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern))
+    if len(files) > 1:
+        what, hint = f"{len(files)} files of GGUF: {', '.join(path.name for path in files)}", "Keep one in the folder."
+    elif pickles:
+        what = f"its weights are a pickle ({pickles[0]}), which can run code and is not read"
+        hint = "Write them anew with model.save_pretrained(folder, safe_serialization=True)."
+    else:
+        what, hint = "there is no model.safetensors and no .gguf file", "Download the whole folder of the model."
+    raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
 
 
 def folder_files(folder: Path) -> list[Path]:
@@ -77,8 +88,8 @@ def folder_files(folder: Path) -> list[Path]:
     Raises:
         PhmrunError: (exit 3) The folder has no weights that can be read.
     """
-    _check_folder(folder)
-    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.safetensors*")
+    weight_file(folder)
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.safetensors*", "*.gguf")
     return sorted({path for name in names for path in folder.glob(name) if path.is_file()})
 
 
@@ -88,9 +99,10 @@ def read_settings(folder: Path) -> Any:
     Raises:
         PhmrunError: (exit 3) It is missing, damaged, or needs code of the folder's own.
     """
-    _check_folder(folder)
-    package = transformers()
+    weights, package = weight_file(folder), transformers()
     with _readable(folder):
+        if weights.suffix == ".gguf":
+            return package.AutoConfig.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
         with intact("the model's settings are", folder / "config.json"):
             content = json.loads(read_text(folder / "config.json"))
             if not isinstance(content, dict):
@@ -162,17 +174,24 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
     Raises:
         PhmrunError: (exit 3) The folder is damaged, or weights are missing or have other sizes than it says.
     """
+    weights, package = weight_file(folder), transformers()
     settings = read_settings(folder) if settings is None else settings
-    safe: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False, "dtype": torch.float32}
+    extra: dict[str, Any] = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
     if head != "CausalLM":
-        safe["ignore_mismatched_sizes"] = True
+        extra["ignore_mismatched_sizes"] = True
     with _readable(folder):
-        kind = getattr(transformers(), f"AutoModelFor{head}")
-        model, facts = kind.from_pretrained(folder, config=settings, output_loading_info=True, **safe)
+        model, facts = getattr(package, f"AutoModelFor{head}").from_pretrained(
+            folder, config=settings, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
+        )
     absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
     if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
         what = f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}"
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+    if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
+        model.is_quantized, model.hf_quantizer = False, None
+        for name in ("quantization_config", "_pre_quantization_dtype"):
+            if hasattr(model.config, name):
+                delattr(model.config, name)
     built: nn.Module = model.train()
     return built
 
@@ -314,8 +333,23 @@ def _updates(layer: Mapping[str, Any]) -> bool:
     return updates
 
 
+def read_tokenizer(folder: Path) -> tuple[Any, dict[str, int]]:
+    """Return the tokenizer of a folder's GGUF file, and the ids of its special tokens by role.
+
+    Raises:
+        PhmrunError: (exit 3) The file has no tokenizer that transformers reads.
+    """
+    weights, package = weight_file(folder), transformers()
+    if weights.suffix != ".gguf":
+        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
+    with _readable(folder):
+        read = package.AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
+    ids = {role: getattr(read, f"{role}_token_id", None) for role in ROLES}
+    return read.backend_tokenizer, {role: index for role, index in ids.items() if index is not None}
+
+
 def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
-    """Read the tokenizer of a model's folder, ``tokenizer.json``.
+    """Read the tokenizer of a model's folder: ``tokenizer.json``, else that of its GGUF file.
 
     Args:
         folder: Folder of the model; it may come from an untrusted source.
@@ -325,18 +359,20 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
         PhmrunError: (exit 3) There is no tokenizer, it is damaged, or has more tokens than the embedding has rows.
     """
     path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
-    with intact("the tokenizer is", path):
-        try:
-            tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
-        except Exception as error:  # the library raises Exception itself
-            raise ValueError(str(error)) from error
+    if path.is_file():
+        with intact("the tokenizer is", path):
+            try:
+                tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
+            except Exception as error:  # the library raises Exception itself
+                raise ValueError(str(error)) from error
+        roles = _roles_of(folder, tokenizer)
+    else:
+        tokenizer, roles = read_tokenizer(folder)
     entries = tokenizer.get_vocab_size(with_added_tokens=True)
     if entries > size:
         what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
         raise PhmrunError(what, where=str(path), hint="Take both from one model.", code=ExitCode.DATA)
-    return TokenizerVocabulary(tokenizer, size=size, roles=_roles_of(folder, tokenizer))
+    return TokenizerVocabulary(tokenizer, size=size, roles=roles)
 
 
 def folder_checksum(folder: Path) -> str:

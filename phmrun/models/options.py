@@ -150,7 +150,7 @@ class HuggingFaceOptions(ModelConfig):
     """Options of a network of transformers."""
 
     path: FilePath = None
-    """hf: folder of a model (config.json, model.safetensors, tokenizer.json), whose weights are read.
+    """hf: folder of a model (config.json, model.safetensors, tokenizer.json, or a GGUF file), whose weights are read.
     Its contents are part of the run id.
     """
     only: str = ""
