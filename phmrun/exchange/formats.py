@@ -25,7 +25,8 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
 from phmrun.exchange.ctranslate2 import Quantization, converted
 from phmrun.exchange.factored import factored_copy
-from phmrun.files import replacing, replacing_directory, write_json
+from phmrun.exchange.pages import ctranslate2_page, onnx_page
+from phmrun.files import replacing, replacing_directory, write_json, write_text
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
 from phmrun.models.transformer import EncoderDecoder
@@ -157,8 +158,9 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
     suffix = "" if precision == "none" else f"-{precision}"
     path = out or trained.run.own_folder("exports") / f"ctranslate2{suffix}"
     check_out(path, "model.bin")
-    network, vocabularies = cast(EncoderDecoder, trained.module.network), cast(Vocabularies, trained.vocabulary)
-    converted(network, vocabularies, path, cast(Quantization, precision))
+    vocabularies, search = cast(Vocabularies, trained.vocabulary), cast(Any, decoding_section(trained.config))
+    converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
+    write_text(path / "README.md", ctranslate2_page(vocabularies, beam=search.beam, alpha=search.alpha))
     return Exported(path, "ctranslate2", sum(file.stat().st_size for file in path.iterdir()), None, {}, ())
 
 
@@ -225,7 +227,7 @@ def _export_parts(
     """Write the graphs that a search calls, as ONNX files of a directory.
 
     The directory also gets the vocabularies' models, ``tokens.json`` with token names and search settings,
-    and ``phmrun.json`` with ``facts`` and settings. It replaces an earlier one when complete.
+    ``phmrun.json`` with ``facts`` and settings, and a README.md. It replaces an earlier one when complete.
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is
@@ -241,6 +243,8 @@ def _export_parts(
         names = {"source": token_names(vocabularies.source), "target": token_names(vocabularies.target)}
         write_json(beside / TOKENS, {**names, "search": search})
         write_json(beside / MARK, {**facts, "search": search})
+        limit = {"ratio": decoding.max_length_ratio, "offset": decoding.max_length_offset}
+        write_text(beside / "README.md", onnx_page(vocabularies, beam=decoding.beam, **limit))
     parts = {name: replace(part, path=directory / part.path.name) for name, part in parts.items()}
     size = sum(path.stat().st_size for path in directory.iterdir())
     difference = max(part.difference or 0.0 for part in parts.values())

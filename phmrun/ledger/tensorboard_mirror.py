@@ -29,13 +29,13 @@ def write_tensorboard(run: Run) -> Path:
     started = run.status.started
     began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
     step, moment = 0, float(began)
-    with replacing_directory(folder) as fresh, SummaryWriter(str(fresh)) as writer:  # type: ignore[no-untyped-call]
+    with replacing_directory(folder) as fresh, SummaryWriter(str(fresh)) as writer:
         for row in map(in_shown_units, run.history.rows()):
             step, moment = int(row.get("step", step)), began + float(row.get("time", moment - began))
             for key, value in row.items():
                 if "/" in key and isinstance(value, int | float):
-                    writer.add_scalar(key, value, step, moment)  # type: ignore[no-untyped-call]
+                    writer.add_scalar(key, value, step, moment)
         for key, score in run.metrics().items():
             if (value := score_value(score)) is not None:
-                writer.add_scalar(key, value, step, moment)  # type: ignore[no-untyped-call]
+                writer.add_scalar(key, value, step, moment)
     return folder

@@ -1,15 +1,20 @@
 """Converted models against the networks that they were made from: probabilities of given outputs, whole searches."""
 
 import json
+import re
+import subprocess
+import sys
 
 import pytest
 import torch
 from random_transformers import network
 
 from phmrun.exchange.ctranslate2 import converted
+from phmrun.exchange.pages import ctranslate2_page
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.text.token_names import token_names
+from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS
 
 pytestmark = pytest.mark.long
@@ -97,3 +102,23 @@ def test_a_model_is_converted_once_and_again_when_the_weights_change(vocabularie
     assert (path / "model.bin").stat().st_mtime_ns != created
     assert json.loads((path / "phmrun.json").read_text())["quantization"] == "int8"
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
+
+
+def test_the_code_on_the_page_translates(tmp_path):
+    text = [f"the cat number {number} sees a dog ." for number in range(40)]
+    vocabulary = train_vocabulary(text, kind="bpe", size=60)
+    both = Vocabularies(vocabulary, vocabulary)
+    ours = network(len(vocabulary), tie="none", output_bias=True)
+    with torch.no_grad():
+        ours.output.bias[EOS] -= 0.5
+    path = converted(ours, both, tmp_path / "model")
+    long = " ".join(text[:12] * 30)
+    (path / "input.txt").write_text("\n".join([*text[:8], long]), encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", ctranslate2_page(both, beam=3, alpha=1.0), re.DOTALL)
+    shown = subprocess.run([sys.executable, "-c", code], cwd=path, capture_output=True, text=True, check=True).stdout
+    search = DecodingConfig(beam=3, alpha=1.0, penalty="power", max_length_ratio=1.0, max_length_offset=240)
+    wanted = Translator(ours, both, search).translate(text[:8])
+    pairs = [(line, text) for line, text in zip(shown.split("\n"), wanted, strict=False) if len(text) < 100]
+    assert len(pairs) > 1
+    assert any(text for _, text in pairs)
+    assert all(line == text for line, text in pairs)
