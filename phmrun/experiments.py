@@ -345,10 +345,9 @@ def load_results(source: AnyPath | None = None, *, runs_dir: AnyPath | None = No
         from phmrun.sweeps.results import view
 
         return view([str(source)], place).results
-    from phmrun.config.options import options_of  # imports torch, and only now is it needed
     from phmrun.results import Results
 
-    return Results.load(Path(source or place), options_of)
+    return Results.load(Path(source or place))
 
 
 def _requested(

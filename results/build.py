@@ -6,13 +6,11 @@ with code 3 if a page differs or a picture is missing. Trains nothing and needs 
 """
 
 import argparse
-import math
 import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,24 +22,20 @@ from phmrun.escaping import fenced, markdown
 from phmrun.ledger.listing import unchanged
 from phmrun.ledger.wording import duration, number
 from phmrun.metric import metric_of
-from phmrun.papers.published import Printed
-from phmrun.papers.table import FOLDER, load_table
 from phmrun.report.content import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
-from phmrun.results.costs import cost_of, points_of
 from phmrun.results.layout import lay_out, verdict_notes, verdict_table
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.sweeps import draw_effects, draw_pareto
+from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
-from phmrun.statistics.verdict import DECIDED, Verdict
+from phmrun.statistics.verdict import DECIDED
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
-COSTS = ("parameters", "multiplications")
 RATE = re.compile(r", lr [^,]+")  # in the name of a row
 USUAL = ", embedding dense"  # in the name of a row of a sweep that varies embeddings, too
 Pictures = dict[Path, Callable[[], Any]]
@@ -57,7 +51,7 @@ class Sweep:
     """Sweep with its records: table, comparisons without the withdrawn ones, and pairs.
 
     Raises:
-        PhmrunError: (exit 3) No record belongs to a cell of the sweep's file, or pairs name a missing row.
+        PhmrunError: (exit 3) No record belongs to a cell of the sweep's file.
     """
 
     def __init__(self, asked: Mapping[str, Any], folder: Path, runs: Path) -> None:
@@ -67,7 +61,7 @@ class Sweep:
         shape = {key: tuple(asked.get(key, ())) for key in ("rows", "scores")}
         self.view = view([str(self.file)], runs, Asked(seeds=asked.get("seeds"), **shape))
         self.table = self.view.table
-        if not any(figure.values for line in self.table.figures for figure in line):
+        if not any(figure.values for figure in self.table.cells.values()):
             fault = next((f"; {status.cell.fault}" for status in self.view.statuses if status.cell.fault), "")
             what = f"no record belongs to a cell of this sweep: its file may have changed since the runs{fault}"
             raise PhmrunError(what, where=str(self.file), hint=f"phmrun sweep {self.file} --plan", code=ExitCode.DATA)
@@ -75,14 +69,10 @@ class Sweep:
         self.score = self.table.headings[0].score
         self.compared = dict(self.view.differences(self.margin))
         self.withdrawn: dict[int, str] = {}
-        self.baselines = {row.label: row.values[0] for row in baseline_rows(self.table) if row.values[0] is not None}
         entries = [line[0].entries for line in self.table.figures]
         self.dense = next((row for row, its in enumerate(entries) if its and its[0].is_baseline), None)
-        rows = {begin: self.place(begin) for begin in asked.get("pairs", ())}
-        if missing := [begin for begin, row in rows.items() if row is None]:
-            what, names = f"pairs name a row that is not there: {missing[0]}", self.table.names
-            raise PhmrunError(what, where=str(self.file), valid=names, code=ExitCode.DATA)
-        self.pairs = all_pairs(self.table, self.margin, set(rows.values())) if rows else []
+        rows = {row for begin in asked.get("pairs", ()) if (row := self.place(begin)) is not None}
+        self.pairs = all_pairs(self.table, self.margin, rows) if rows else []
 
     def withdraw(self, longer: Sequence["Sweep"]) -> None:
         """Withdraw the verdicts of rows that were trained longer in another sweep; done once for all rows."""
@@ -127,11 +117,6 @@ class Sweep:
             return MISSING
         return f"{figure.text}, {counted(len(figure.values), 'seed')}"
 
-    def amount(self, row: int | None, cost: str) -> float:
-        """Return a cost of a row; NaN if it is not on record."""
-        value = None if row is None else cost_of(self.table.figures[row][0].entries, cost)
-        return math.nan if value is None else value
-
     def verdicts(self) -> str:
         """Return its verdicts counted: "2 different, worse · 1 open; of 6 pairs 6 undecided"."""
         words = [comparison.words for _, comparison in sorted(self.compared.items())]
@@ -150,23 +135,11 @@ class Sweep:
         if not shown:
             return None
         score = shown[0][0]
-        mean = None if self.dense is None or score != self.score else self.table.figures[self.dense][0].mean
-        lines = {} if mean is None else {name: value - mean for name, value in self.baselines.items()}
-        return lambda: draw_effects({name: judged for of, name, judged in shown if of == score}, score, lines)
-
-    def points(self) -> list[Any]:
-        """Return parameters and score of each row whose verdict is not withdrawn."""
-        return [point for row, point in points_of(self.table, 0).items() if row not in self.withdrawn]
-
-    def sizes(self, asked: Mapping[str, Any], sweeps: Mapping[str, "Sweep"]) -> Any:
-        """Draw the first score by parameters, beside printed scores and a curve of dense networks of several widths."""
-        curve = sweeps[asked["widths"]].points() if "widths" in asked else ()
-        levels = {**self.baselines, **dict(map(published, asked.get("published", ())))}
-        return draw_pareto(self.points(), self.score, heading=self.title, baselines=levels, curve=curve)
+        return lambda: draw_effects({name: judged for of, name, judged in shown if of == score}, score)
 
     def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
         """Yield the parts of the sweep's page."""
-        laid = lay_out(self.table, self.compared, costs=self.asked.get("costs", ()))
+        laid = lay_out(self.table, self.compared, costs=("multiplications", "training-time"))
         yield f"# {markdown(self.title)}"
         yield f"Question: {markdown(question['question'])}"
         yield markdown(question.get("about", ""))
@@ -175,8 +148,6 @@ class Sweep:
         if self.effects():
             what = "Differences from dense with their simultaneous 95 % intervals over seeds"
             yield link(what, Path("effects.svg"), "!")
-        if "sizes" in self.asked:
-            yield link(f"{self.score} by parameters", Path("sizes.svg"), "!")
         yield markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
         for row, reason in self.withdrawn.items():
             yield markdown(f"{self.table.names[row]}: verdict withdrawn: {reason}")
@@ -212,12 +183,6 @@ def tally(words: Sequence[str]) -> str:
     return " · ".join(f"{count} {word}" for word, count in Counter(words).items())
 
 
-def published(line: Mapping[str, str]) -> tuple[str, float]:
-    """Return name and value of a printed score: "Zhang et al. 2021, Transformer (published)"."""
-    cell = load_table(f"{FOLDER}{line['table']}.yaml").row(line["row"]).published[line["column"]]
-    return f"{line['cite']}, {line['row']} (published)", float(Printed.parse(cell).amount)
-
-
 Found = tuple[Sweep, int]
 """Sweep and row of a structure."""
 
@@ -236,59 +201,39 @@ def is_decided(place: Found) -> bool:
 
 def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
     """Return what the answer says of the first column's task: the narrower dense row beside all structures."""
-    column, every = matrix["columns"][0], matrix["columns"]
-    sweep, narrow = found(column, matrix["equal"], sweeps) or (sweeps[column["sweep"]], -1)
-    begins = {name: begin for name, begin in matrix["rows"].items() if begin != matrix["equal"]}
-    placed = {name: place for name, begin in begins.items() if (place := found(column, begin, sweeps))}
-    shown = {name: place[0].compared[place[1], 0].judgement.difference for name, place in placed.items()} | {
-        "": sweep.compared[narrow, 0].judgement.difference
-    }
-    known = {name: difference for name, difference in shown.items() if difference}
-    ranked = sorted(known.keys() - {""}, key=lambda name: known[name].value)
-    direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
-    told = [(p.place[0] == narrow) == p.judgement.better for p in direct if p.verdict is Verdict.DIFFERENT]
-    rows = {"dense": [sweep.amount(sweep.dense, c) for c in COSTS], "narrow": [sweep.amount(narrow, c) for c in COSTS]}
-    ranges = [sorted(place[0].amount(place[1], cost) for place in placed.values()) for cost in COSTS]
-    cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
-    decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
-    reach = [difference.detectable for difference in known.values()]
+    placed = [
+        [(name, place) for name, begin in matrix["rows"].items() if (place := found(column, begin, sweeps))]
+        for column in matrix["columns"]
+    ]
+    compared = {name: sweep.compared[row, 0].judgement.difference for name, (sweep, row) in placed[0]}
+    values = {name: difference.value for name, difference in compared.items() if difference}
+    equal = next(name for name, begin in matrix["rows"].items() if begin == matrix["equal"])
+    sweep, row = dict(placed[0])[equal]
+    narrow = values.pop(equal)
+    ranked = sorted(values, key=values.__getitem__)
+    decided = [sum(is_decided(place) for _, place in its) for its in placed]
+    names = [column["name"] for column in matrix["columns"]]
     return {
-        "task": column["name"],
-        "narrow": sweep.cell(narrow),
+        "task": names[0],
+        "narrow": sweep.cell(row),
         "structures": len(ranked),
-        "lower": sum(known[name].value < known[""].value for name in ranked),
-        "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
-        "worst": f"{known[ranked[0]].value:+.2f}, {ranked[0]}",
-        "direct": len(direct),
-        "direct_worse": sum(told),
-        "direct_better": len(told) - sum(told),
-        **{
-            f"{name}_{cost}": f"{amount:,.0f}"
-            for name, its in rows.items()
-            for cost, amount in zip(COSTS, its, strict=True)
-        },
-        **{cost: f"{amounts[0]:,.0f} to {amounts[-1]:,.0f}" for cost, amounts in zip(COSTS, ranges, strict=True)},
-        "decided": " and ".join(decided),
-        "seeds": ", ".join(map(str, sorted({count for its in known.values() for count in its.seeds}))),
-        "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
+        "lower": sum(value < narrow for value in values.values()),
+        "best": f"{values[ranked[-1]]:+.2f}, {ranked[-1]}",
+        "worst": f"{values[ranked[0]]:+.2f}, {ranked[0]}",
+        "decided": " and ".join(
+            f"{count} of {len(its)} in {name}" for count, its, name in zip(decided, placed, names, strict=True)
+        ),
     }
 
 
 def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> list[str]:
     """Return the answer and the table of structures by tasks; decided differences have a star."""
     columns = matrix["columns"]
-    rows: list[tuple[Any, ...]] = [("dense", *(sweeps[column["sweep"]].reference() for column in columns))]
+    rows = [["dense", *(sweeps[column["sweep"]].reference() for column in columns)]]
     for name, begin in matrix["rows"].items():
         places = [found(column, begin, sweeps) for column in columns]
-        cells = [place and place[0].cell(place[1]) for place in places]
-        decided = [place is not None and is_decided(place) for place in places]
-        rows.append(
-            (
-                name,
-                *(f"{cell or MISSING}{' *' * mark}" for cell, mark in zip(cells, decided, strict=True)),
-            )
-        )
-    rows.append(("best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)))
+        rows.append([name, *(f"{at[0].cell(at[1])}{' *' * is_decided(at)}" if at else MISSING for at in places)])
+    rows.append(["best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)])
     told = facts(matrix, sweeps) if "answer" in matrix else {}
     return [
         *(markdown(sentence.format(**told)) for sentence in matrix.get("answer", ())),
@@ -321,8 +266,6 @@ def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
             pages[sweep.file.with_name("README.md")] = joined(sweep.readme(question))
             if draw := sweep.effects():
                 pictures[sweep.file.with_name("effects.svg")] = draw
-            if (shape := sweep.asked.get("sizes")) is not None:
-                pictures[sweep.file.with_name("sizes.svg")] = partial(sweep.sizes, shape, sweeps)
         links = [f"- {link(s.title, Path(s.name, 'README.md'))}: {markdown(s.verdicts())}" for s in its]
         listed += [
             f"## {question['question']}",

@@ -24,7 +24,7 @@ from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import share_parameters
 from phmrun.papers.published import Match, Printed, Verdict, judge
-from phmrun.papers.table import Column, PaperRow, PaperTable, load_table, table_names
+from phmrun.papers.table import Column, PaperRow, PaperTable, load_table, of_column, table_names
 from phmrun.registry import TASKS, load
 
 Counts = dict[str, Any]
@@ -70,11 +70,9 @@ def audit_table(table: PaperTable, name: str) -> Iterator[AuditRow]:
     counting = sum(not column.metric for column in table.columns.values())
     for row in table.rows:
         for heading, cell in row.published.items():
-            column = table.columns[heading]
-            if column.metric:
+            if table.columns[heading].metric:
                 continue
-            judged = _counted if column.counts else _derived
-            computed, verdict, note = judged(networks, row, heading, networks.printed(row, heading))
+            computed, verdict, note = _judged(networks, row, heading)
             if isinstance(computed, Fraction):
                 computed = round(float(computed), 4)
             label = row.name if counting == 1 else f"{row.name} / {heading}"
@@ -133,15 +131,12 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
     network = load(places[name])
     structures = {place: arguments[place] for place in ("layer", "embedding", "output") if place in arguments}
     options = {key: value for key, value in arguments.items() if key != "sizes" and key not in structures}
-    for key in options:
-        if key not in network.options.model_fields:
-            raise unknown(f"option of the network {name!r}", key, network.options.model_fields, where=where)
     if "sizes" not in arguments:
         raise PhmrunError(f"the network {name!r} needs sizes: a list of vocabulary entries", where=where)
     try:
         checked = network.options(**options)
     except ValidationError as error:
-        raise PhmrunError(f"the network {name!r}: {error.errors()[0]['msg']}", where=where) from error
+        raise PhmrunError(f"the network {name!r}: {error}", where=where) from error
     built: nn.Module = network(checked, arguments["sizes"], structures)
     share_parameters(built)
     return built
@@ -296,132 +291,91 @@ def measured(counts: Counts, measure: str | list[str], without: list[str], where
     return sum(module["count"] for module in modules if not (norms and module["kind"] == "norm"))
 
 
-def _counted(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Return computed value, verdict and note of a counted cell.
+def _judged(networks: _Networks, row: PaperRow, heading: str) -> tuple[Any, Verdict, str]:
+    """Return computed value, verdict and note of a cell, which is counted, or derived from two counts.
 
-    QUOTED: the value is ``None``. UNDERDETERMINED: the paper leaves something open, whatever the count. Else the
-    verdict is FOLLOWS if the printed digits agree, ROUNDED if only stated digits count, and by :func:`_retraced` if
-    they differ; FITTED if it rests on a setting chosen by printed counts, TRIVIAL for a count of 0 that agrees. The
-    note has the source of the number, the counts of the row's other readings where they differ, and the row's remark.
+    QUOTED: the value is ``None``. A network's share of itself is TRIVIAL or DIFFERS. UNDERDETERMINED: the paper leaves
+    something open, whatever the count, since an equal number may be chance. Else the verdict is FOLLOWS if the printed
+    digits agree, ROUNDED if only stated digits count, that of the first of :func:`_sources` if they differ, ROUNDED if
+    the number is cut, or DIFFERS; FITTED if it rests on a setting chosen by printed counts, TRIVIAL for a count of 0
+    that agrees. The note has the source of the number, the counts of the row's other readings, and the row's remark.
     """
-    remark = row.note_on(heading)
-    if row.quoted_in(heading):
-        return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
-    computed = networks.count(row, heading)
-    others = {name: networks.count(row, heading, overrides) for name, overrides in row.readings.items()}
-    listed = "; ".join(f"{name}: {count:,}" for name, count in others.items() if count != computed)
-    missing = row.missing_in(heading)
-    # If the paper leaves something open, an equal number may be chance, so it is not judged.
-    if missing:
-        note = _joined(f"not stated: {missing}", f"{row.reading}: {computed:,}", listed, remark)
-        return computed, Verdict.UNDERDETERMINED, note
-    match, verdict = judge(printed, computed), Verdict.DIFFERS
-    if match is Match.ROUNDED:
-        verdict = Verdict.ROUNDED if heading in row.digits else Verdict.FOLLOWS
-        if heading in row.digits:
-            remark = _joined(f"printed to {row.digits[heading]} digits", remark)
+    column, remark, printed = (
+        networks.table.columns[heading],
+        of_column(row.note, heading),
+        networks.printed(row, heading),
+    )
+    if quoted := of_column(row.quoted, heading):
+        return None, Verdict.QUOTED, _joined(f"from {quoted}", remark)
+    counting, compared, computed = heading, [row], Fraction()
+    if column.counts:
+        computed = Fraction(networks.count(row, heading))
     else:
-        verdict, source = _retraced(networks, row, heading, printed, match)
-        remark = _joined(remark, source)
-    if verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) and not computed:
-        return computed, Verdict.TRIVIAL, remark
-    fitted = networks.fitted(row, heading)
-    if verdict is Verdict.FOLLOWS and not fitted:
-        return computed, verdict, remark
-    return computed, _of(verdict, fitted), _joined(fitted, remark, listed)
-
-
-def _of(verdict: Verdict, fitted: str) -> Verdict:
-    """Return FITTED for a fitted verdict FOLLOWS or ROUNDED.
-
-    Other verdicts are unchanged.
-    """
-    return Verdict.FITTED if fitted and verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) else verdict
-
-
-def _retraced(networks: _Networks, row: PaperRow, heading: str, printed: Printed, match: Match) -> tuple[Verdict, str]:
-    """Return verdict and source of a count that is not equal by itself.
-
-    If the printed cells that the column ``follows`` add up to it: ROUNDED if these are all their networks' counts, else
-    DIFFERS. If it repeats a cell with the same number and count: that cell's verdict, ROUNDED instead of FOLLOWS. If it
-    is cut: ROUNDED. Otherwise the verdict is DIFFERS with an empty source.
-    """
-    parts = {
-        name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in networks.table.columns[heading].follows
-    }
-    if parts and parts.keys() <= row.published.keys():
-        cells = [(row, name) for name in parts]
-        # The amounts are fractions: as binary floats, sums of decimals may miss the printed one in its last digit.
-        amounts = (sign * networks.printed(*cell).amount for cell, sign in zip(cells, parts.values(), strict=True))
-        if judge(printed, sum(amounts, Fraction())) is Match.ROUNDED:
-            source = f"derived from the printed {', '.join(row.published[name] for name in parts)}"
-            return Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS, source
-    if heading in row.repeats:
-        name, column = row.repeats[heading]
-        other = networks.table.row(name)
-        first = networks.printed(other, column)
-        if first.amount == printed.amount and networks.count(other, column) == networks.count(row, heading):
-            verdict = _counted(networks, other, column, first)[1]
-            source = f"the printed {column} of {name}, the same parameters"
-            return Verdict.ROUNDED if verdict is Verdict.FOLLOWS else verdict, source
-    return (Verdict.ROUNDED, "cut, not rounded") if match is Match.CUT else (Verdict.DIFFERS, "")
-
-
-def _derived(networks: _Networks, row: PaperRow, heading: str, printed: Printed) -> tuple[Any, Verdict, str]:
-    """Return computed value, verdict and note of a derived cell.
-
-    It is derived from two counts. QUOTED: the value is ``None``. A network's share of itself is TRIVIAL or DIFFERS.
-    FOLLOWS if the networks' counts give the printed value, ROUNDED if it is cut or follows from printed numbers
-    (counts, or the percentage of a fold), UNDERDETERMINED if the paper leaves a count open, else DIFFERS. FITTED
-    replaces FOLLOWS and ROUNDED if an option was chosen to meet a count.
-    """
-    column = networks.table.columns[heading]
-    other, counting = networks.table.row(row.against or str(column.against)), str(column.of)
-    remark = row.note_on(heading)
-    if row.quoted_in(heading):
-        return None, Verdict.QUOTED, _joined(f"from {row.quoted_in(heading)}", remark)
-    computed = _derive(column, networks.count(row, counting), networks.count(other, counting))
-    if row is other:  # a network's share of itself
-        return computed, Verdict.TRIVIAL if judge(printed, computed) is Match.ROUNDED else Verdict.DIFFERS, remark
-    fitted = networks.fitted(row, counting) or networks.fitted(other, counting)
-    remark = _joined(fitted, remark)
+        counting, compared = str(column.of), [row, networks.table.row(row.against or str(column.against))]
+        computed = _derive(column, *(networks.count(its, counting) for its in compared))
+    value = int(computed) if column.counts else computed
     match = judge(printed, computed)
-    verdict = Verdict.FOLLOWS if match is Match.ROUNDED else Verdict.DIFFERS
-    if match is Match.CUT:
-        verdict, remark = Verdict.ROUNDED, _joined(remark, "cut, not rounded")
-    if match is not Match.ROUNDED and counting in row.published and counting in other.published:
-        cells = [(row, counting), (other, counting)]
-        if judge(printed, _derive(column, *(networks.printed(*cell).amount for cell in cells))) is Match.ROUNDED:
-            source = f"derived from the printed {row.published[counting]} and {other.published[counting]}"
-            verdict, remark = Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS, _joined(remark, source)
-    missing = row.missing_in(counting) or other.missing_in(counting)
-    if missing:
-        return computed, Verdict.UNDERDETERMINED, _joined(f"not stated: {missing}", remark)
-    if match is not Match.ROUNDED and verdict is not Verdict.ROUNDED and column.derived == "fold":
-        verdict, remark = _from_percent(networks, row, heading, printed, verdict, remark)
-    return computed, _of(verdict, fitted), remark
+    if row in compared[1:]:
+        return value, Verdict.TRIVIAL if match is Match.ROUNDED else Verdict.DIFFERS, remark
+    counts = {name: networks.count(row, counting, overrides) for name, overrides in row.readings.items()}
+    listed = "; ".join(f"{name}: {count:,}" for name, count in counts.items() if column.counts and count != computed)
+    if missing := next(filter(None, (of_column(its.missing, counting) for its in compared)), ""):
+        ours = f"{row.reading}: {value:,}" if column.counts else ""
+        return value, Verdict.UNDERDETERMINED, _joined(f"not stated: {missing}", ours, listed, remark)
+    verdict, source = Verdict.FOLLOWS, ""
+    if match is not Match.ROUNDED:
+        cut = (Verdict.ROUNDED, "cut, not rounded") if match is Match.CUT else (Verdict.DIFFERS, "")
+        sources = _sources(networks, row, heading, compared)
+        verdict, source = next(((kind, text) for number, kind, text in sources if _is(printed, number)), cut)
+    elif heading in row.digits:
+        verdict, source = Verdict.ROUNDED, f"printed to {row.digits[heading]} digits"
+    fitted = next(filter(None, (networks.fitted(its, counting) for its in compared)), "")
+    if verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) and (fitted or not computed):
+        verdict = Verdict.FITTED if computed else Verdict.TRIVIAL
+    return value, verdict, _joined(fitted, remark, source, "" if verdict is Verdict.FOLLOWS else listed)
 
 
-def _from_percent(
-    networks: _Networks, row: PaperRow, heading: str, printed: Printed, verdict: Verdict, remark: str
-) -> tuple[Verdict, str]:
-    """Return verdict and note of a fold.
+def _is(printed: Printed, value: Fraction) -> bool:
+    """True if a value has the printed digits."""
+    return judge(printed, value) is Match.ROUNDED
 
-    If 100 / a printed percentage of the row gives the fold, the verdict is ROUNDED if that percentage FOLLOWS, else the
-    percentage's. The source is added to the note. If no printed percentage gives the fold, ``verdict`` and ``remark``
-    are returned unchanged.
+
+def _sources(
+    networks: _Networks, row: PaperRow, heading: str, compared: Sequence[PaperRow]
+) -> Iterator[tuple[Fraction, Verdict, str]]:
+    """Yield other printed numbers that a cell may come from: value, verdict if it is the cell's, and note.
+
+    First the sum of the cells that the column ``follows``, or the ratio of the printed counts: ROUNDED if these are all
+    their networks' counts, else DIFFERS. Then the cell that it repeats, and 100 / a printed percentage of the row: that
+    cell's verdict, ROUNDED instead of FOLLOWS.
     """
     column = networks.table.columns[heading]
-    for name, other in networks.table.columns.items():
-        if name in row.published and (other.derived, other.of, other.against) == ("percent", column.of, column.against):
-            share = networks.printed(row, name)
-            if judge(printed, 100 / share.amount) is Match.ROUNDED:
-                verdict_of_share = _derived(networks, row, name, share)[1]
-                source = f"derived from the printed {row.published[name]}"
-                return Verdict.ROUNDED if verdict_of_share is Verdict.FOLLOWS else verdict_of_share, _joined(
-                    remark, source
-                )
-    return verdict, remark
+    signs = {name.removeprefix("-"): -1 if name.startswith("-") else 1 for name in column.follows}
+    cells = [(its, str(column.of)) for its in compared] if column.derived else [(row, name) for name in signs]
+    if cells and all(name in its.published for its, name in cells):
+        # The amounts are fractions: as binary floats, sums of decimals may miss the printed one in its last digit.
+        amounts = [networks.printed(*cell).amount for cell in cells]
+        total = sum((sign * amount for sign, amount in zip(signs.values(), amounts, strict=False)), Fraction())
+        listed = " and ".join(its.published[name] for its, name in cells)
+        verdict = Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS
+        yield _derive(column, *amounts) if column.derived else total, verdict, f"derived from the printed {listed}"
+    if heading in row.repeats:
+        name, repeated = row.repeats[heading]
+        other = networks.table.row(name)
+        if networks.count(other, repeated) == networks.count(row, heading):
+            text = f"the printed {repeated} of {name}, the same parameters"
+            yield networks.printed(other, repeated).amount, _rounded(networks, other, repeated), text
+    for name, share in networks.table.columns.items():
+        same = (share.derived, share.of, share.against) == ("percent", column.of, column.against)
+        if column.derived == "fold" and same and name in row.published:
+            text = f"derived from the printed {row.published[name]}"
+            yield 100 / networks.printed(row, name).amount, _rounded(networks, row, name), text
+
+
+def _rounded(networks: _Networks, row: PaperRow, heading: str) -> Verdict:
+    """Return a cell's verdict, ROUNDED instead of FOLLOWS."""
+    verdict = _judged(networks, row, heading)[1]
+    return Verdict.ROUNDED if verdict is Verdict.FOLLOWS else verdict
 
 
 def _derive(column: Column, count: int | Fraction, against: int | Fraction) -> Fraction:

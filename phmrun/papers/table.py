@@ -4,7 +4,7 @@ Imports no torch.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -14,7 +14,6 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.papers.published import Printed
 
 FOLDER = "configs/papers/"
-File = TypeVar("File", bound=Section)
 
 
 class Column(Section):
@@ -109,21 +108,9 @@ class PaperRow(Section):
     note: str | dict[str, str] = ""
     """Reason why a count is not exact; for all counts, or by column."""
 
-    def missing_in(self, column: str) -> str:
-        """Return the facts behind a column's count that the paper leaves open; empty if there are none."""
-        return _of_column(self.missing, column)
 
-    def quoted_in(self, column: str) -> str:
-        """Return the source of a quoted cell; empty for the paper's own numbers."""
-        return _of_column(self.quoted, column)
-
-    def note_on(self, column: str) -> str:
-        """Return the note on a cell; empty if there is none."""
-        return _of_column(self.note, column)
-
-
-def _of_column(text: str | Mapping[str, str], column: str) -> str:
-    """Return the text of a column: a text for all columns, or its own by heading."""
+def of_column(text: str | Mapping[str, str], column: str) -> str:
+    """Return the text of a column: a text for all columns, or its own by heading; empty without one."""
     return text if isinstance(text, str) else text.get(column, "")
 
 
@@ -183,17 +170,12 @@ class PaperTable(Section):
         Raises:
             ValueError: A reference leads nowhere, a printed number cannot be parsed, or another reading is missing.
         """
-        if row.against is not None and row.against not in [other.name for other in self.rows]:
-            raise ValueError(f"row {row.name}: there is no row {row.against!r} to compare with")
         by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
         named: list[dict[str, Any]] = [row.published, row.counts, row.inferred, row.digits, row.repeats, row.cells]
         named += by_column
         for key in [key for keys in named for key in keys]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
-        for other, column in row.repeats.values():
-            if column not in next((other_row.published for other_row in self.rows if other_row.name == other), ()):
-                raise ValueError(f"row {row.name}: no row {other!r} prints {column!r}, which it is said to repeat")
         for key, cell in row.published.items():
             try:
                 if not self.columns[key].metric:
@@ -241,9 +223,12 @@ class PaperTable(Section):
         """Return a row by name.
 
         Raises:
-            StopIteration: There is no such row.
+            PhmrunError: (exit 2) There is no such row.
         """
-        return next(row for row in self.rows if row.name == name)
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise unknown("row", name, rows)
+        return rows[name]
 
 
 def setting_names(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -286,19 +271,8 @@ def load_table(name: str) -> PaperTable:
     Raises:
         PhmrunError: (exit 2) The file is missing or malformed; names its first fault.
     """
-    return validated(PaperTable, name)
-
-
-def validated(kind: type[File], name: str) -> File:
-    """Read a file, and return its validated content.
-
-    ``name`` is a path, or the name of a packaged file.
-
-    Raises:
-        PhmrunError: (exit 2) The file is missing or malformed; names its first fault.
-    """
     try:
-        return kind.model_validate(config_source(name).values)
+        return PaperTable.model_validate(config_source(name).values)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

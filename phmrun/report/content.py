@@ -7,16 +7,16 @@ import base64
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from phmrun.config import load_run_config, to_yaml
 from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
-from phmrun.escaping import fenced, markdown
+from phmrun.escaping import printable
 from phmrun.files import read_text, write_text
 from phmrun.ledger import State, environment
 from phmrun.ledger.record import absolute_paths, portable
@@ -29,7 +29,7 @@ from phmrun.results.layout import lay_out
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import common_score, curve, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
-from phmrun.results.render import escaped, html_table, markdown_table
+from phmrun.results.render import html_table
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell import Cell
@@ -97,16 +97,14 @@ def outcome(table: ResultTable, compared: Comparisons, statuses: Sequence[CellSt
 
 def _outcome(table: ResultTable, compared: Comparisons) -> str:
     """Return the sentence of :func:`outcome`, with a small first letter."""
-    means = {
-        (row, column): figure.mean for row, figures in enumerate(table.figures) for column, figure in enumerate(figures)
-    }
-    column = min((place[1] for place, mean in means.items() if mean is not None), default=None)
-    if column is None:
+    means = {place: figure.mean for place, figure in table.cells.items() if figure.mean is not None}
+    if not means:
         return "no cell has a score."
+    column = min(column for _, column in means)
     score = table.headings[column].score
     sign = -1 if metric_of(score).lower_is_better else 1
     judged = {row: comparison for (row, at), comparison in sorted(compared.items()) if at == column}
-    scores = {row: mean for (row, at), mean in means.items() if at == column and mean is not None}
+    scores = {row: mean for (row, at), mean in means.items() if at == column}
     best = max([row for row in scores if row in judged] or scores, key=lambda row: sign * scores[row])
     name, measured = table.names[best] or "the network", f"{title(score)}{table.under(column)}"
     size = f" with {sizes[0]:,} parameters" if (sizes := table.parameters(best)) else ""
@@ -132,9 +130,9 @@ def write_report(
     *,
     refresh: float = 0.0,
 ) -> list[Path]:
-    """Write the report as HTML and Markdown with its pictures.
+    """Write the report as HTML with its pictures.
 
-    Return the written files: HTML, Markdown, then pictures. Sections: results, pictures (if any), runs with faults of
+    Return the written files: HTML, then pictures. Sections: results, pictures (if any), runs with faults of
     cells, settings, environment, and the command to reproduce them. It begins with the :func:`outcome`, counts of cells
     and of trials by state, time of training of all runs, and date.
 
@@ -174,15 +172,15 @@ def write_report(
         "command": subject.commands,
     }
     jinja = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )  # without autoescape, since the page is Markdown, too: the template escapes each text
-    jinja.filters |= {"escaped": escaped, "marked": lambda text: markdown(shared(text))}
-    jinja.globals |= {"html_table": html_table, "markdown_table": markdown_table, "fenced": fenced, "shared": shared}
-    written = [path, path.with_suffix(".md")]
-    for file in written:
-        text = jinja.get_template("page.jinja").render(content, html=file is path)
-        write_text(file, f"{text.rstrip()}\n")
-    return [*written, *(picture.path for picture in pictures)]
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        autoescape=True,
+        finalize=lambda value: value if isinstance(value, Markup) else printable(shared(str(value))),
+        trim_blocks=True,
+    )
+    jinja.globals["html_table"] = lambda columns, rows: Markup(html_table(columns, rows))  # noqa: S704: escaped by it
+    write_text(path, jinja.get_template("page.jinja").render(content))
+    return [path, *(picture.path for picture in pictures)]
 
 
 def _pareto(table: ResultTable, path: Path, heading: str) -> Iterable[Picture]:
@@ -202,7 +200,7 @@ def _pareto(table: ResultTable, path: Path, heading: str) -> Iterable[Picture]:
 def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterable[Picture]:
     """Draw training curves, one picture per task.
 
-    They are those of each cell's first seed that is done, or trains and has validated twice. At most 12 cells of a task
+    They are those of each cell's first seed that is done or trains, with two validations. At most 12 cells of a task
     are drawn, over optimizer steps. A task is skipped if its histories have no common score, or one of an early release
     is damaged. Writes an SVG file
     beside ``path`` for each picture, and yields it.
@@ -212,7 +210,7 @@ def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterabl
     """
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
-        if status.run and status.cell.config and (status.state is CellState.DONE or _has_validated_twice(status)):
+        if status.run and status.cell.config and status.state in (CellState.DONE, CellState.RUNNING):
             first.setdefault((status.cell.config.task, *status.cell.row), status)
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]
@@ -232,12 +230,6 @@ def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterabl
         file = path.with_name(f"{path.stem}-{task}-history.svg")
         save_figure(draw_history(drawn, score, heading), file)
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
-
-
-def _has_validated_twice(status: CellStatus) -> bool:
-    """Return True if a cell trains and has two rows of validations."""
-    run = status.run
-    return status.state is CellState.RUNNING and run is not None and len(list(run.history.rows("val/"))) > 1
 
 
 def _runs(statuses: Iterable[CellStatus]) -> tuple[Sequence[str], list[Sequence[Any]]]:
@@ -278,8 +270,8 @@ def _settings(subject: Subject, statuses: Sequence[CellStatus]) -> Iterable[tupl
 def environments(statuses: Sequence[CellStatus]) -> tuple[Sequence[str], list[tuple[str, str]], list[str]]:
     """Return columns and rows of a table of environments with their cells, and notes on differences.
 
-    Notes: differences between cells (or that there are none), changes of environment within a
-    run. There are no rows without any record. At most 12 differences are named in a note.
+    A note has the differences between cells, at most 12, or says that there are none. There are no rows without any
+    record.
     """
     by_cell = {status.cell.label: status.run.environment() for status in statuses if status.run}
     cells: dict[str, list[Cell]] = {}
@@ -296,25 +288,10 @@ def environments(statuses: Sequence[CellStatus]) -> tuple[Sequence[str], list[tu
         )
     elif len(by_cell) > 1 and all(by_cell.values()):
         notes.append("All rows were made in the same environment.")
-    for label, segments in by_cell.items():
-        for before, after in pairwise(segments):
-            # A process that began at step 0, or trained nothing, did not resume in another environment.
-            if after.get("first_step") and (changed := environment.differences(before, after)):
-                listed = "; ".join(changed[:MOST_DIFFERENCES])
-                notes.append(f"{label} went on in another one from step {after['first_step']:,}: {listed}.")
     return ("environment", "cells"), rows, notes
 
 
 def _by_row(cells: Sequence[Cell]) -> str:
-    """Return a text with the cells by row and their seeds.
-
-    As in "phm n=2: seeds 1, 2; phm n=4: seed 1". A row without seeds is its name alone.
-    """
-    seeds: dict[str, list[str]] = {}
-    for cell in cells:
-        row = row_name(dict(cell.row))
-        seeds.setdefault(row, []).append(cell.labels.get("seed", ""))
-    seeds_of = {
-        row: f"{'seed' if len(its) == 1 else 'seeds'} {', '.join(its)}" for row, its in seeds.items() if any(its)
-    }
-    return "; ".join(f"{row}: {seeds_of[row]}" if row in seeds_of else row for row in seeds)
+    """Return a text with the numbers of cells by row: "phm n=2: 2 seeds; phm n=4: 1 seed"."""
+    counts = Counter(row_name(dict(cell.row)) for cell in cells)
+    return "; ".join(f"{row}: {counted(count, 'seed')}" for row, count in counts.items())

@@ -6,7 +6,7 @@ metric's floors are scores of the dense runs. Imports no torch.
 """
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -174,8 +174,7 @@ def _compared(
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
     reference = _scored(dense, score)
-    rows = {str(place): _scored(figure, score) for place, figure in figures.items()}
-    rows = {name: row for name, row in rows.items() if _same_items(row, reference, score, reader)}
+    rows, items = _paired({str(at): _scored(cell, score) for at, cell in figures.items()}, reference, score, reader)
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
         scores = [entry.run.score(name) for entry in dense.entries if entry.run]
@@ -189,7 +188,7 @@ def _compared(
         reference.values,
         question,
         floors=list(floors.values()),
-        items=_item_variances(rows, reference, score, reader),
+        items=items,
         rows=sharing,
     )
     for place in figures:
@@ -223,38 +222,30 @@ def _scored(figure: Figure, score: str) -> _Scored:
     return _Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped, choices)
 
 
-def _same_items(row: _Scored, reference: _Scored, score: str, reader: RunItems) -> bool:
-    """True unless two cells were scored on different items.
-
-    The records must show it. True, too, if the items of any run cannot be read, or the score does not add up over
-    items.
-    """
-    if metric_of(score).measure is None or OF in score:
-        return True
-    read = [reader.of(side.runs, score) for side in (row, reference)]
-    if not all(read):
-        return True
-    runs = [item for side in read for item in side]
-    # Different marks mean different items. An empty checksum of the file is not on record and is ignored.
-    return len({run.mark for run in runs}) == 1 and len({run.file for run in runs} - {""}) <= 1
-
-
-def _item_variances(
+def _paired(
     rows: Mapping[str, _Scored], reference: _Scored, score: str, reader: RunItems
-) -> dict[str, ItemVariance]:
-    """Return the variance over test items of each row's difference, by name.
+) -> tuple[Mapping[str, _Scored], dict[str, ItemVariance]]:
+    """Return the rows that were not scored on other items than the reference, and variances over items, by name.
 
-    Rows with a run whose items are missing are left out, as are all if a run of the reference is one, or if the score
-    does not add up over items.
+    All rows, and no variances, if the score does not add up over items, or the items of the reference are not known.
+    Rows whose items are not known are kept without a variance.
     """
     measure = metric_of(score).measure
-    if measure is None or OF in score or not reader.of(reference.runs, score):
-        return {}
-    readable = {name: row for name, row in rows.items() if reader.of(row.runs, score)}
+    if measure is None or OF in score or not (dense := reader.of(reference.runs, score)):
+        return rows, {}
+    items = {name: reader.of(row.runs, score) for name, row in rows.items()}
+
+    def is_alike(name: str) -> bool:
+        """True unless marks of items differ; an empty checksum of the file is not on record and is ignored."""
+        runs = [*dense, *items[name]]
+        return len({run.mark for run in runs}) == 1 and len({run.file for run in runs} - {""}) <= 1
+
+    alike = {name: row for name, row in rows.items() if not items[name] or is_alike(name)}
+    readable = {name: row for name, row in alike.items() if items[name]}
     reader.resampled([path for row in (reference, *readable.values()) for path in row.runs], score, measure)
-    dense = reader.resampled(reference.runs, score, measure)
-    return {
-        name: variance_of_resamples(reader.resampled(row.runs, score, measure), dense) for name, row in readable.items()
+    drawn = reader.resampled(reference.runs, score, measure)
+    return alike, {
+        name: variance_of_resamples(reader.resampled(row.runs, score, measure), drawn) for name, row in readable.items()
     }
 
 
@@ -286,16 +277,14 @@ def _candidates(
         """True if all experiments of a cell are dense, named by their sweep, or match ``baseline`` if it is given."""
         return all(entry.is_baseline if baseline is None else entry.matches(baseline) for entry in figure.entries)
 
-    for row, figures in enumerate(table.figures):
-        for column, figure in enumerate(figures):
-            score = table.headings[column].score
-            if not figure.has_ended or is_baseline(figure):
-                continue
-            same_score = [other for at, other in enumerate(figures) if table.headings[at].score == score]
-            nearest: Iterable[Figure] = [line[column] for line in table.figures] + same_score
-            nearest = (other for other in nearest if other.has_ended and is_baseline(other))
-            if candidates := [other for other in nearest if other.data == figure.data]:
-                yield (row, column), figure, candidates, score
+    for (row, column), figure in table.cells.items():
+        score = figure.score
+        if not figure.has_ended or is_baseline(figure):
+            continue
+        nearest = [*(line[column] for line in table.figures), *table.figures[row]]
+        ended = [other for other in nearest if other.score == score and other.has_ended and is_baseline(other)]
+        if candidates := [other for other in ended if other.data == figure.data]:
+            yield (row, column), figure, candidates, score
 
 
 def _listed(figure: Figure) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, load_run_config, run_id, semantic_values
 from phmrun.config.identity import changed_mathematics, layer_versions
-from phmrun.config.layering import OptionsOf
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
@@ -134,16 +133,15 @@ class Entry:
         return all(str(value) == (state if key == "state" else self.label(key)) for key, value in where.items())
 
 
-def entry_of_run(run: Run, options_of: OptionsOf | None = None) -> Entry:
+def entry_of_run(run: Run) -> Entry:
     """Return the entry of a run.
 
     A config that this release rejects is used as written, with all its values except the seed as settings; an
-    unreadable one gives an empty entry. Without ``options_of``, options of a structure that are at their defaults count
-    as settings. With it, a run whose id does not follow from its config gets the setting ``made``. One without
-    checksums gets it if its layers or mathematics have changed since the first release.
+    unreadable one gives an empty entry. A run whose id does not follow from its config gets the setting ``made``. One
+    without checksums gets it if its layers or mathematics have changed since the first release.
     """
     try:
-        config = _config(run, options_of)
+        config = _config(run)
     except PhmrunError:  # this release rejects it: use it as written
         try:
             values = config_values(run.path / CONFIG)
@@ -152,12 +150,10 @@ def entry_of_run(run: Run, options_of: OptionsOf | None = None) -> Entry:
         written = {key: value for key, value in values.items() if key != SEED}
         return Entry({}, values, run, written, recorded_marks(run))
     marks, settings = recorded_marks(run), settings_of(config)
-    if options_of:
-        digest = run.id.rpartition("-")[2]
-        now = run_id(config, fingerprints=marks).rpartition("-")[2]
-        # A run without marks is of a release without layer versions.
-        if now != digest if marks else layer_versions(config) or changed_mathematics(config):
-            settings[MADE] = "by another release, or from another run"
+    now = run_id(config, fingerprints=marks).rpartition("-")[2]
+    # A run without marks is of a release without layer versions.
+    if now != run.id.rpartition("-")[2] if marks else layer_versions(config) or changed_mathematics(config):
+        settings[MADE] = "by another release, or from another run"
     diverged = bool(run.status and run.status.diverged)
     return Entry({}, config.model_dump(mode="json"), run, settings, marks, diverged=diverged)
 
@@ -188,19 +184,17 @@ def recorded_marks(run: Run) -> dict[str, str]:
     return {**marks, **plugins}
 
 
-def _config(run: Run, options_of: OptionsOf | None) -> Experiment:
-    """Load a run's configuration.
-
-    If that fails and ``options_of`` is given, load it without the check of layer options.
+def _config(run: Run) -> Experiment:
+    """Load a run's configuration; if that fails, without the check of layer options.
 
     Raises:
-        PhmrunError: The configuration is invalid in another way, or without ``options_of`` in any way.
+        PhmrunError: The configuration is invalid in another way.
     """
+    from phmrun.config.options import options_of  # imports torch, and only now is it needed
+
     try:
         return load_run_config(run.path / CONFIG, options_of=options_of)
     except PhmrunError:
-        if options_of is None:
-            raise
         return load_run_config(run.path / CONFIG)  # its layer is not loaded
 
 

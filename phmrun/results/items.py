@@ -76,28 +76,23 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
     read. Counts that equal those of an earlier score are ``{"same": NAME}``.
 
     Raises:
-        ValueError, PhmrunError: As :func:`to_json`.
-    """
-    names = [name for name in run.metrics() if not name.startswith(("train/", "validation/", OTHER_FILE))]
-    items = {name: to_json(run, name) for name in names if find_metric(name) is not None}
-    kept: dict[str, dict[str, Any]] = {}
-    for name, content in items.items():
-        if content is not None:
-            kept[name] = next(({"same": other} for other in kept if kept[other] == content), content)
-    return kept
-
-
-def to_json(run: Run, score: str) -> dict[str, Any] | None:
-    """Return the items' counts of a score as JSON.
-
-    ``None`` if the score is no function of items or a baseline's, or the counts cannot be read.
-
-    Raises:
         ValueError: A count is no natural number.
         PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
-    items = _counts(run.path, score) if metric_of(score).has_counts and OF not in score else None
-    return None if items is None else packed(items)
+    kept: dict[str, dict[str, Any]] = {}
+    for name in run.metrics():
+        metric = find_metric(name)
+        if (
+            metric is None
+            or not metric.has_counts
+            or OF in name
+            or name.startswith(("train/", "validation/", OTHER_FILE))
+        ):
+            continue
+        if (items := _counts(run.path, name)) is not None:
+            content = packed(items)
+            kept[name] = next(({"same": other} for other in kept if kept[other] == content), content)
+    return kept
 
 
 def _counts(path: Path, score: str) -> Items | None:
@@ -110,31 +105,16 @@ def _counts(path: Path, score: str) -> Items | None:
         PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
     split, _, name = score.partition("/")
-    manifest = Manifest(path)
-    recorded_items = (path / ITEMS).is_file()
-    for file in (path / ITEMS, *(() if recorded_items else sorted((path / "predictions").glob(f"{split}.*")))):
+    recorded, manifest, metric = path / ITEMS, Manifest(path), metric_of(name)
+    for file in [recorded] if recorded.is_file() else sorted((path / "predictions").glob(f"{split}.*")):
         manifest.check(file)
-    metric = metric_of(name)
     try:
-        if recorded_items:
-            return _recorded_counts(path, score)
+        if recorded.is_file():
+            by_score = parse_json(read_regular(recorded))
+            content = by_score.get(score)
+            return content and unpacked(by_score[content["same"]] if "same" in content else content)
         if metric.read_items is None or OF in name:
             return None
         return metric.read_items(Run(path), split, part_of(name, metric))
-    except (PhmrunError, OSError, ValueError, LookupError):
+    except (PhmrunError, OSError, ValueError, LookupError, AttributeError, TypeError):
         return None
-
-
-def _recorded_counts(path: Path, score: str) -> Items | None:
-    """Return a score's counts on record in ``items.json``; ``None`` without them.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is damaged.
-    """
-    try:
-        recorded = parse_json(read_regular(path / ITEMS))
-        content = recorded.get(score)
-        return content and unpacked(recorded[content["same"]] if "same" in content else content)
-    except (AttributeError, LookupError, TypeError) as error:
-        raise ValueError(f"damaged items: {error!r}") from error

@@ -177,38 +177,37 @@ def plain_rows(table: ResultTable, compared: Comparisons) -> list[dict[str, Any]
     """
     cells, reasons = [], withheld(table)
     uncompared = dict.fromkeys(facts(RowComparison(Judgement(Verdict.UNDECIDED), Question())))
-    for row, labels in enumerate(table.rows):
-        for column, (heading, figure) in enumerate(zip(table.headings, table.figures[row], strict=True)):
-            comparison, runs = compared.get((row, column)), [entry.run for entry in figure.entries if entry.run]
-            cells.append(
-                {
-                    **dict(zip(table.keys, labels, strict=True)),
-                    "column": heading.name,
-                    "score": figure.score,
-                    "mean": figure.mean,
-                    "std": figure.deviation,
-                    "values": list(figure.values),
-                    "interval_of_mean": metric_of(figure.score).bounded(interval_of_mean(figure.values)),
-                    "seeds": len(figure.values),
-                    "planned": len(figure.entries),
-                    "parameters": next(iter(table.parameters(row)), None),
-                    "multiplications": cost_of(figure.entries, "multiplications"),
-                    "training_seconds": cost_of(figure.entries, "training-time"),
-                    "seconds_per_step": cost_of(figure.entries, "step-time"),
-                    "at_edge": sorted({key for entry in figure.entries for key in entry.at_edge}),
-                    "published": figure.published,
-                    "printed": figure.printed,
-                    "delta": figure.delta,
-                    "comparable": figure.comparable,
-                    "reduced": table.reduced or None,
-                    **(facts(comparison) if comparison else uncompared),
-                    "not_compared": reasons.get((row, column)),
-                    "states": [run.state for run in runs],
-                    "steps": [run.status.step for run in runs if run.status],
-                    "signatures": list(figure.signatures),
-                    "runs": [run.id for run in runs],
-                }
-            )
+    for (row, column), figure in table.cells.items():
+        comparison, runs = compared.get((row, column)), [entry.run for entry in figure.entries if entry.run]
+        cells.append(
+            {
+                **dict(zip(table.keys, table.rows[row], strict=True)),
+                "column": table.headings[column].name,
+                "score": figure.score,
+                "mean": figure.mean,
+                "std": figure.deviation,
+                "values": list(figure.values),
+                "interval_of_mean": metric_of(figure.score).bounded(interval_of_mean(figure.values)),
+                "seeds": len(figure.values),
+                "planned": len(figure.entries),
+                "parameters": next(iter(table.parameters(row)), None),
+                "multiplications": cost_of(figure.entries, "multiplications"),
+                "training_seconds": cost_of(figure.entries, "training-time"),
+                "seconds_per_step": cost_of(figure.entries, "step-time"),
+                "at_edge": sorted({key for entry in figure.entries for key in entry.at_edge}),
+                "published": figure.published,
+                "printed": figure.printed,
+                "delta": figure.delta,
+                "comparable": figure.comparable,
+                "reduced": table.reduced or None,
+                **(facts(comparison) if comparison else uncompared),
+                "not_compared": reasons.get((row, column)),
+                "states": [run.state for run in runs],
+                "steps": [run.status.step for run in runs if run.status],
+                "signatures": list(figure.signatures),
+                "runs": [run.id for run in runs],
+            }
+        )
     return cells
 
 
@@ -247,7 +246,7 @@ def _notes(table: ResultTable, compared: Comparisons, paper: bool) -> Iterator[s
     """Yield the notes below a table, each only if it applies.
 
     In this order: reduced settings, unfinished runs, settings that the paper does not state (only with ``paper``),
-    verdicts, tuning, the deviation, cells not compared, diverged seeds, incomparable scores, and signatures.
+    verdicts, edges of tuning, the deviation, cells not compared, diverged seeds, incomparable scores, and signatures.
     """
     entries = table.entries()
     if table.reduced:
@@ -262,8 +261,9 @@ def _notes(table: ResultTable, compared: Comparisons, paper: bool) -> Iterator[s
             stated = f"; {counts['said']} settings are stated in it" if counts["said"] else ""
             yield f"not stated by the paper: {'; '.join(others)}{stated}"
     yield from verdict_notes(table, [compared[place] for place in sorted(compared)])
-    yield from _tuned(table)
-    figures = [figure for line in table.figures for figure in line]
+    if any(entry.at_edge for entry in entries):
+        yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"
+    figures = table.cells.values()
     if any(figure.deviation is not None for figure in figures):
         chose = any(comparison.dropped for comparison in compared.values())
         all_of = ", those that chose settings among them: differences leave these out" if chose else ""
@@ -331,19 +331,3 @@ def _reason(comparison: RowComparison) -> str:
     named = f"{floor[0]}: {floor[1]:.2f}" if floor else ""
     named = f" ({named})" if named and "floor" in reason else f"; floor {named}" if named and p is not None else ""
     return f"{reason}{named}" + ("" if p is None else f"; Fisher's exact test p = {p:.2g}")
-
-
-def _tuned(table: ResultTable) -> Iterator[str]:
-    """Yield the tuned values of rows, if the table's only key is "row".
-
-    Other tables have columns for them. The last note explains the edge mark, if any row has it.
-    """
-    for row, (name, *_) in enumerate(table.rows if table.keys == ("row",) else ()):
-        entries = table.entries(row)
-        tuned = {key: entry.at[key] for entry in entries for key in entry.at if "." in key}
-        edges = {key for entry in entries for key in entry.at_edge}
-        if tuned:
-            values = ", ".join(f"{key} = {value}{f' {EDGE}' if key in edges else ''}" for key, value in tuned.items())
-            yield f"{name}: tuned on validation: {values}"
-    if any(entry.at_edge for entry in table.entries()):
-        yield f"{EDGE}: the best value is the least or the greatest that was tried; a better one may lie beyond"

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from phmrun.config.layering import OptionsOf
 from phmrun.documents import plain, to_line
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.ledger import Run
@@ -54,12 +53,11 @@ class Results:
     restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def load(cls, source: "Path | str | Iterable[Run]", options_of: OptionsOf | None = None) -> "Results":
+    def load(cls, source: "Path | str | Iterable[Run]") -> "Results":
         """Load the results of a folder, or of runs.
 
         The folder has runs, of any state, or small results. A folder without runs is read as small results, which are
         restored into a temporary directory. Keys are "layer", and "task" and "data" if they differ between runs.
-        Without ``options_of``, options of a structure that are at their defaults count as settings.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
@@ -74,7 +72,7 @@ class Results:
                 runs = list_runs(Path(place.name))
         else:
             runs = list(source)
-        entries = tuple(entry_of_run(run, options_of) for run in runs)
+        entries = tuple(entry_of_run(run) for run in runs)
         varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
         return cls(entries, ("layer", *varied), restored=place)
 

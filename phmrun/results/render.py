@@ -117,8 +117,7 @@ def html_page(laid: Laid) -> str:
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
     """Return a table's cells as comma-separated values, one a line.
 
-    An interval becomes two columns, an object one column per key, and a list one column with spaces. Columns are in the
-    order of their first appearance; missing values are empty.
+    All have the same keys. An interval becomes two columns, a list one column with spaces; missing values are empty.
     """
     lines: list[dict[str, Any]] = []
     for cell in cells:
@@ -127,12 +126,9 @@ def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:
             if name.startswith("interval"):
                 line |= dict(zip((f"{name}_low", f"{name}_high"), value or (None, None), strict=True))
             else:
-                line |= (
-                    {f"{name}_{key}": part for key, part in value.items()} if isinstance(value, dict) else {name: value}
-                )
-        lines.append({k: " ".join(map(str, value)) if isinstance(value, list) else value for k, value in line.items()})
-    columns = list(dict.fromkeys(name for line in lines for name in line))
-    return csv_table(columns, [[line.get(name) for name in columns] for line in lines])
+                line[name] = " ".join(map(str, value)) if isinstance(value, list) else value
+        lines.append(line)
+    return csv_table(list(lines[0]) if lines else [], [list(line.values()) for line in lines])
 
 
 def escaped(text: str) -> str:

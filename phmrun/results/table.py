@@ -112,6 +112,11 @@ class ResultTable:
         """Names of the rows, made of their keys: "phm n=4, lr 0.006"."""
         return [row_name(dict(zip(self.keys, labels, strict=True))) for labels in self.rows]
 
+    @property
+    def cells(self) -> dict[tuple[int, int], Figure]:
+        """Cells by row and column."""
+        return {(row, column): cell for row, line in enumerate(self.figures) for column, cell in enumerate(line)}
+
     def entries(self, row: int | None = None) -> list[Entry]:
         """Return the experiments of a row by its index, or of all rows; each once."""
         lines = self.figures if row is None else [self.figures[row]]

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from phmrun.config.options import options_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs, unchanged
@@ -56,7 +55,7 @@ class View:
         Raises:
             PhmrunError: (exit 3) No cell has one.
         """
-        if not any(figure.values for line in self.table.figures for figure in line):
+        if not any(figure.values for figure in self.table.cells.values()):
             raise PhmrunError(
                 f"none of its cells has a finished run in {runs_dir}",
                 where=self.table.title or None,
@@ -85,7 +84,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
             f"no run in {runs_dir} is done",
             hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
         )
-    results = Results.load(runs, options_of)
+    results = Results.load(runs)
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
 
 

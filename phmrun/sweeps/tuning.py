@@ -79,15 +79,6 @@ class Tuned:
         return self.values is None and bool(self.trials) and not self.is_searching
 
     @property
-    def scores(self) -> list[float]:
-        """Best validation score of each of its trials, in their order.
-
-        Trials without one are left out, as are those of replicates.
-        """
-        scores = [status.run.score(BEST) for _, status in self.trials if status.run]
-        return [score for score in scores if score is not None]
-
-    @property
     def lower_is_better(self) -> bool:
         """True if a lower validation score is better.
 

@@ -47,7 +47,7 @@ def test_tables_are_made_of_results_alone(phmrun, clone):
     assert by_n["2"]["values"] == values
     assert by_n["8"]["verdict"] == "different"
     assert phmrun("report", str(first / "sweep.yaml"), *options[:-1], "--out", "page.html").code == 0
-    assert "| phm n=8, lr 0.00949 | -9.09 |" in Path("page.md").read_text()
+    assert '<td>phm n=8, lr 0.00949</td><td class="number">-9.09</td>' in Path("page.html").read_text()
     refused = phmrun("eval", by_n["2"]["runs"][0], "--runs-dir", "runs")
     assert refused.code == ExitCode.DATA
     assert "only its result is here" in refused.err

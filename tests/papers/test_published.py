@@ -48,7 +48,6 @@ def test_every_file_loads_under_its_own_name(name):
         ("721K", "many", "'many' is not a printed number"),
         ('"#Params": 721K', "Size: 721K", "there is no column 'Size'"),
         ("against: LSTM", "against: GRU", "there is no row 'GRU'"),
-        ("    published", "    repeats: {Saving: [GRU, BLEU]}\n    published", "no row .GRU. prints .BLEU."),
         ("{counts: [lstm]}", "{counts: [lstm], metric: bleu}", "exactly one of counts, derived, metric"),
         ("network: nli-lstm", "network: nli-lstm\ntask: nmt", "either a task or a network"),
         ("    published", "    missing: the width\n    published", "no other reading is given"),

@@ -36,15 +36,6 @@ def test_pictures(tmp_path, ending):
     assert written.startswith(b"\x89PNG" if ending == "png" else b"<?xml")
 
 
-def test_a_curve_joins_dense_networks_by_cost():
-    points = [Point("dense", 7.5e6, 36.7, 0.4), Point("phm n=4", 3.4e6, 37.1, None)]
-    along = [Point("wide", 7.5e6, 36.7, 0.4), Point("narrow", 2e6, 30.0, None), Point("middle", 4e6, 34.0, None)]
-    figure = draw_pareto(points, "test/bleu", curve=along)
-    (line,) = [line for line in figure.axes[0].lines if line.get_label() == "dense, by width"]
-    assert line.get_xydata().tolist() == [[2e6, 30.0], [4e6, 34.0], [7.5e6, 36.7]]
-    assert "dense, by width" in [text.get_text() for text in figure.legends[0].get_texts()]
-
-
 def test_labels_of_close_counts_differ():
     points = [Point("a", 234_100, 1.0, None), Point("b", 234_600, 2.0, None)]
     axis = draw_pareto(points, "test/bleu").axes[0].xaxis

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from textwrap import fill
 from types import MappingProxyType
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
@@ -27,14 +26,12 @@ def draw_pareto(
     size: str = "parameters",
     heading: str = "",
     baselines: Mapping[str, float] = MappingProxyType({}),
-    curve: Sequence[Point] = (),
 ) -> Figure:
     """Return a figure of a score by cost.
 
     Each point has a color and marker, its spread (if known), and an entry in the legend below; a line joins the Pareto
-    front. Baselines are dashed lines across the figure. One farther from the points than twice the span of their
-    scores is only in the legend, with its score. If all points have the same score, every baseline is drawn. The axis
-    of costs is logarithmic if the largest is at least three times the smallest.
+    front. The scores of baselines are in the legend. The axis of costs is logarithmic if the largest is at least three
+    times the smallest.
 
     Args:
         points: Points, one or more.
@@ -42,7 +39,6 @@ def draw_pareto(
         size: Label of the axis of costs.
         heading: Title of the figure (default: score and cost).
         baselines: Scores by name.
-        curve: Dense networks of several widths: a dotted line joins them.
     """
     columns = 2 if max(len(words(point.label)) for point in points) <= LONGEST else 1
     figure = new_figure(7.5, 4.2 + 0.2 * math.ceil(len(points) / columns))
@@ -53,17 +49,8 @@ def draw_pareto(
     for point, style in zip(points, styles(point.label for point in points), strict=True):
         color, label = style.color, words(point.label)
         axes.errorbar(point.size, point.score, yerr=point.spread, fmt=style.marker, color=color, capsize=3, label=label)
-    if along := sorted(curve, key=lambda point: point.size):
-        places, scores = [point.size for point in along], [point.score for point in along]
-        axes.plot(places, scores, ":.", color=PALETTE[7], label="dense, by width", zorder=0)
-    low, high = (end(p.score + side * (p.spread or 0) for p in points) for end, side in ((min, -1), (max, 1)))
-    reach = 2 * (high - low) or math.inf
-    for number, (name, value) in enumerate(baselines.items()):
-        line: dict[str, Any] = {"color": PALETTE[7], "linestyle": ("--", ":", "-.")[number % 3], "linewidth": 1.0}
-        if low - reach <= value <= high + reach:
-            axes.axhline(value, zorder=0, label=words(name), **line)
-        else:  # An empty line has an entry in the legend only.
-            axes.plot([], [], label=f"{words(name)}: {value:.4g}, outside", **line)
+    for name, value in baselines.items():  # An empty line has an entry in the legend only.
+        axes.plot([], [], " ", label=f"{words(name)}: {value:.4g}")
     wide = max(point.size for point in points) >= WIDE * min(point.size for point in points)
     axes.set_xscale("log" if wide else "linear")
     if wide:
@@ -78,22 +65,16 @@ def draw_pareto(
     return figure
 
 
-def draw_effects(
-    judgements: Mapping[str, Judgement], score: str, baselines: Mapping[str, float] = MappingProxyType({})
-) -> Figure:
+def draw_effects(judgements: Mapping[str, Judgement], score: str) -> Figure:
     """Return a figure of each row's difference from dense with its interval, by the row's name.
 
-    Points of rows whose verdict is "different" are filled. Baselines, the difference of a trivial system from dense by
-    its name, are crosses in rows below. One more than twice as far from 0 as the farthest end of an interval is a
-    triangle at that distance. Judgements without a difference are left out.
+    Points of rows whose verdict is "different" are filled. Judgements without a difference are left out.
 
     Raises:
         ValueError: There are no differences.
     """
     effects = [(name, judged.difference, judged) for name, judged in judgements.items() if judged.difference]
     names = [f"{name} ({shown.seeds[0]}\u00a0seeds)" for name, shown, _ in effects]
-    names += [f"{name}: {value:+.2f}" for name, value in baselines.items()]
-    reach = 2 * max(abs(end) for _, shown, _ in effects for end in (shown.low, shown.high))
     labels = [fill(words(name), LONGEST) for name in names]
     figure = new_figure(7.0, 1.3 + sum(0.16 + 0.16 * len(label.splitlines()) for label in labels))
     axes = figure.subplots()
@@ -102,9 +83,6 @@ def draw_effects(
         axes.plot([shown.low, shown.high], [place, place], color=PALETTE[0], linewidth=1.8)
         face = PALETTE[0] if judged.verdict is Verdict.DIFFERENT else "white"
         axes.plot(shown.value, place, "o", color=PALETTE[0], markerfacecolor=face)
-    for place, value in enumerate(baselines.values(), start=len(effects)):
-        mark = "x" if abs(value) <= reach else "<" if value < 0 else ">"
-        axes.plot(max(-reach, min(reach, value)), place, mark, color=PALETTE[7])
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.set_ylim(len(labels) - 0.4, -0.6)
