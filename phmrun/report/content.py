@@ -178,7 +178,7 @@ def write_report(
         finalize=lambda value: value if isinstance(value, Markup) else printable(shared(str(value))),
         trim_blocks=True,
     )
-    jinja.globals["html_table"] = lambda columns, rows: Markup(html_table(columns, rows))  # noqa: S704: escaped by it
+    jinja.globals["html_table"] = lambda columns, rows: Markup(html_table(columns, rows))
     write_text(path, jinja.get_template("page.jinja").render(content))
     return [path, *(picture.path for picture in pictures)]
 
