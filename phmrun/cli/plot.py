@@ -1,19 +1,83 @@
 """``phmrun plot``: plots of runs and sweeps."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import PhmrunError
+from phmrun.cli.runs import RunArguments
+from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 app = VerbGroup(help="Plot runs and sweeps as PNG, SVG or PDF.", no_args_is_help=True)
 
+AXES = ("epoch", "step", "time")
 CLOCKED = ("training-time", "clock-step", "clock-sentence")  # while the machine may do other work
+
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Plot to write: .png, .svg or .pdf (default: named after the run)."),
+]
+
+
+def _save(figure: "Figure", path: Path, as_json: bool, **facts: Any) -> None:
+    """Write a figure to a file, and print the path.
+
+    With ``as_json``, the path (key file) and ``facts`` are printed as JSON.
+    """
+    from phmrun.results.plots.canvas import save_figure
+
+    save_figure(figure, path)
+    if as_json:
+        console.print_json({"file": path, **facts})
+        return
+    console.stdout().print(str(path), markup=False, soft_wrap=True)
+
+
+@app.command("history")
+def plot_history(
+    runs: RunArguments,
+    score: str | None = None,
+    over: Annotated[str, typer.Option(metavar="epoch|step|time")] = "epoch",
+    log: Annotated[bool, typer.Option("--log")] = False,
+    out: Out = None,
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Plot a score over the training of one or several runs.
+
+    The plot is written to --out, and its path is printed; --json adds what is plotted.
+
+    Args:
+        score: Score of the history: val/perplexity, train/loss … (default: the main one).
+        over: Quantity of the x-axis.
+        log: Logarithmic y-axis.
+    """
+    if over not in AXES:
+        raise unknown("axis", over, AXES, where="--over")
+    with waiting("preparing"):
+        from phmrun.ledger import Run
+        from phmrun.results.plots.runs import (
+            Axis,
+            choose_score,
+            curves,
+            default_name,
+            draw_history,
+            heading,
+        )
+
+    chosen_runs = [Run.find(runs_dir, run) for run in runs]
+    chosen, axis = choose_score(chosen_runs, score), cast(Axis, over)
+    path = out or default_name(chosen_runs, "history")
+    drawn = curves(chosen_runs, chosen, axis)
+    figure = draw_history(drawn, chosen, axis, heading=heading(chosen_runs), log=log)
+    _save(figure, path, as_json, score=chosen, over=over, curves=[curve._asdict() for curve in drawn])
 
 
 @app.command("pareto")
@@ -21,7 +85,7 @@ def plot_pareto(
     what: Annotated[list[str], typer.Argument(metavar="FILE|RUN…", autocompletion=completion.runs)],
     score: str | None = None,
     over: Annotated[str, typer.Option(metavar="COST")] = "parameters",
-    out: Annotated[Path | None, typer.Option(metavar="FILE")] = None,
+    out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -32,7 +96,6 @@ def plot_pareto(
     Args:
         what: Sweep file, paper table's file, or runs.
         score: Score of the y-axis: test/bleu (default: that of the first column).
-        out: Plot to write: .png, .svg or .pdf (default: named after the sweep or run).
         over: Cost of the x-axis: parameters, multiplications, weights-size, latency … (not times by the clock of
             training, in which the machine may have done other work).
     """
@@ -41,7 +104,6 @@ def plot_pareto(
         from phmrun.ledger import Run
         from phmrun.results.baselines import baseline_rows
         from phmrun.results.costs import COSTS, points_of, require_cost
-        from phmrun.results.plots.canvas import save_figure
         from phmrun.results.plots.runs import heading as heading_of
         from phmrun.results.plots.sweeps import draw_pareto
         from phmrun.sweeps.results import Asked, view
@@ -67,8 +129,4 @@ def plot_pareto(
     baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
     figure = draw_pareto(points, chosen, size=over, heading=table.title or about, baselines=baselines)
     drawn = [point._asdict() for point in points]
-    save_figure(figure, path)
-    if as_json:
-        console.print_json({"file": path, "score": chosen, "over": over, "points": drawn, "baselines": baselines})
-    else:
-        console.print_line(str(path))
+    _save(figure, path, as_json, score=chosen, over=over, points=drawn, baselines=baselines)

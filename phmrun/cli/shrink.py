@@ -15,7 +15,7 @@ from phmrun.shares import share_of
 if TYPE_CHECKING:
     from phmrun.sweeps.shrink import Result, Search
 
-COLUMNS = ("way", "candidate", "bytes", "parameters", "latency", "score", "loss", "reached")
+COLUMNS = ("way", "candidate", "bytes", "parameters", "latency", "score", "loss", "reached", "verdict")
 
 
 def shrink(
@@ -36,21 +36,22 @@ def shrink(
     the run, beside a dense control with the same steps. Structures and control are trained with three rates; the best
     on the validation data is kept. The same command continues an interrupted search.
 
-    Candidates are printed on standard error as they are measured, then a table and a recommendation.
+    Candidates are printed on standard error as they are measured, then a table, a recommendation and the page's path.
 
     Args:
         to: Largest share of --by to keep: 50% or 1/2.
         by: Cost: bytes of the file, against the run's float32 safetensors; parameters; latency.
         within: Largest loss of the score, in its units.
         steps: Further optimizer steps of each trained candidate.
-        seeds: Seeds of each trained candidate and of the dense control; the first chooses the learning rate.
+        seeds: Seeds of each trained candidate and of the dense control. Of several, the first chooses the learning rate
+            and does not count in the verdict.
         every: Try all ways; default: stop at the first that does.
 
     Examples:
         phmrun shrink latest --to 50%
         phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all
     """
-    share = share_of(to.replace("%", "e-2"))
+    share = share_of(_as_fraction(to))
     if share is None:
         raise PhmrunError(f"{to!r} is not a share", where="--to", valid=("50%", "1/2", "above 0, up to 100%"))
     plugins = load_plugins(plugin)
@@ -62,12 +63,27 @@ def shrink(
     search = Search(source, goal, plugins, lambda result: _tell(result) if not as_json else None)
     results = search.results()
     best = recommended(results, by)
+    page = _write_page(search, results, best)
     if as_json:
-        facts = {"run_id": source.id, "to": float(share), "by": by, "results": [result.to_json() for result in results]}
-        console.print_json({**facts, "recommended": None if best is None else best.to_json()})
+        facts = {"results": [result.to_json() for result in results], "page": str(page)}
+        chosen = None if best is None else best.to_json()
+        console.print_json({"run_id": source.id, "to": float(share), "by": by, **facts, "recommended": chosen})
         return
     console.print_table(COLUMNS, [_row(result) for result in results])
-    console.print_line(_sentence(search, best))
+    for line in (_sentence(search, best), f"the page: {page}"):
+        console.print_line(line)
+
+
+def _as_fraction(text: str) -> str:
+    """Return a percentage as a fraction, other texts unchanged.
+
+    "50%" becomes "0.5".
+    """
+    number = text.strip().removesuffix("%")
+    try:
+        return str(float(number) / 100) if text.strip().endswith("%") else text
+    except ValueError:
+        return text
 
 
 def _tell(result: "Result") -> None:
@@ -82,11 +98,13 @@ def _tell(result: "Result") -> None:
 def _row(result: "Result") -> tuple[str, ...]:
     """Return the texts of a candidate's cells.
 
-    In this order: way, candidate, bytes, parameters, latency, score, loss, reached.
+    In this order: way, candidate, bytes, parameters, latency, score, loss, reached, verdict; "–" without a verdict.
     """
     shares = (f"{result.shares[name]:.1%}" for name in ("bytes", "parameters", "latency"))
+    judgement = result.judgement
+    verdict = "–" if judgement is None else str(judgement.verdict)
     score, reached = f"{result.served['score']:.2f}", "yes" if result.reached else "no"
-    return result.way, result.label, *shares, score, f"{result.loss:+.2f}", reached
+    return result.way, result.label, *shares, score, f"{result.loss:+.2f}", reached, verdict
 
 
 def _sentence(search: "Search", best: "Result | None") -> str:
@@ -101,3 +119,33 @@ def _sentence(search: "Search", best: "Result | None") -> str:
         return f"no way that was tried reaches {aim}: allow more loss with --within, or more --steps"
     reached = f"{best.shares[goal.by]:.1%} of the {goal.by} at a loss of {best.loss:+.2f} on the split dev"
     return f"{best.label} reaches {reached} (goal: {aim}); write it with: {best.command}"
+
+
+def _write_page(search: "Search", results: "list[Result]", best: "Result | None") -> Path:
+    """Write the page of a search with its Pareto plots; return its path.
+
+    They are README.md, bytes.svg and latency.svg in the search's folder.
+    """
+    from phmrun.escaping import markdown
+    from phmrun.files import write_text
+    from phmrun.results.costs import Point
+    from phmrun.results.plots.canvas import save_figure
+    from phmrun.results.plots.sweeps import draw_pareto
+    from phmrun.results.render import markdown_table
+
+    metric = f"dev/{search.base['metric']}"
+    pictures = []
+    for name, field, title in (("bytes", "bytes", "bytes"), ("latency", "single_ms", "ms a sentence")):
+        measured = [("the run, float32", search.base), *((result.label, result.served) for result in results)]
+        points = [Point(label, float(served[field]), served["score"], None) for label, served in measured]
+        save_figure(draw_pareto(points, metric, size=title), search.folder / f"{name}.svg")
+        pictures.append(f"![score by {name}]({name}.svg)")
+    note = (
+        "Shares are of the run's float32 safetensors file, parameters and time of a sentence. Candidates are scored "
+        f"on dev; verdicts are on the test set, against the dense control with the same {search.goal.steps} steps "
+        f"({search.goal.seeds} seeds, margin {search.goal.within:g})."
+    )
+    table = markdown_table(COLUMNS, [_row(result) for result in results])
+    parts = [f"# A smaller {markdown(search.run.id)}", _sentence(search, best), table, note, "\n".join(pictures)]
+    write_text(path := search.folder / "README.md", "\n\n".join(parts) + "\n")
+    return path

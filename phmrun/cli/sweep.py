@@ -4,10 +4,10 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -19,16 +19,28 @@ from phmrun.ledger.directory import directory_of
 from phmrun.ledger.environment import usable_cores
 from phmrun.progress import note
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, survey
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
 from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
-from phmrun.sweeps.executors.slurm import Slurm
+from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
 from phmrun.sweeps.planning import chosen, maker, planned
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
+from phmrun.sweeps.scheduler import cancel as end
 from phmrun.sweeps.tuning import OVER, settled, with_choices
-from phmrun.sweeps.view import Tracker
+from phmrun.sweeps.view import Tracker, shown
 
+
+class ExecutorName(StrEnum):
+    """Executor of the runs."""
+
+    LOCAL = "local"
+    SLURM = "slurm"
+    RAY = "ray"
+
+
+of_cells = partial(typer.Option, rich_help_panel="Cells")
 of_a_cluster = partial(typer.Option, rich_help_panel="Cluster")
+on_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
 
 
 def sweep(
@@ -36,11 +48,13 @@ def sweep(
     plan: Annotated[bool, typer.Option("--plan", "--dry-run")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1)] = None,
-    only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", rich_help_panel="Cells")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel")] = False,
+    only: Annotated[list[str] | None, of_cells(metavar="KEY=VALUE")] = None,
     hours: Annotated[float | None, typer.Option(min=0)] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", rich_help_panel="Cells")] = False,
-    threads: Annotated[int, typer.Option(min=0, rich_help_panel=HARDWARE)] = 0,
-    executor: Annotated[Literal["local", "slurm", "ray"], of_a_cluster()] = "local",
+    limit: Annotated[int | None, of_cells(min=1)] = None,
+    retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
+    threads: Annotated[int, on_hardware(min=0)] = 0,
+    executor: Annotated[ExecutorName, of_a_cluster()] = ExecutorName.LOCAL,
     sbatch: Annotated[list[str] | None, of_a_cluster(metavar="OPTION=VALUE")] = None,
     script: Annotated[bool, of_a_cluster("--script")] = False,
     gpus: Annotated[float, of_a_cluster(min=0)] = 0.0,
@@ -58,10 +72,13 @@ def sweep(
         file: Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.
         plan: Show the cells, their progress, failed cells with the last lines of their logs, and the remaining time;
             run nothing. Exit code 2 if a cell is invalid, 3 if data are missing.
+        cancel: Interrupt the sweep's commands and runs on this machine, and cancel its SLURM jobs. All can continue
+            later.
         only: Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further,
             the same key again widens.
         seeds: Number of seeds per cell (default: the file's).
         hours: Time limit on this machine, in hours (exit code 0); the same command continues.
+        limit: Maximum number of runs that this call starts.
         retry_failed: Run failed cells again.
         jobs: Parallel runs (default: one per GPU, else one).
         threads: CPU threads per run; 0: number of cores divided by --jobs, or torch's default with one job.
@@ -83,6 +100,9 @@ def sweep(
         The same command again runs the cells that are not finished.
     """
     design = planned(file, only, seeds)
+    if cancel:
+        _cancel(design, runs_dir, as_json)
+        return
     if plan:
         design, statuses = _standing(design, file, only, seeds, runs_dir)
         sweep_output.show(design, statuses, runs_dir, jobs or 1, as_json)
@@ -91,36 +111,51 @@ def sweep(
         raise typer.Exit(code)
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
-    if script or executor != "local":
+    if script or executor is not ExecutorName.LOCAL:
         design = chosen(design, runs_dir)
-    elif design.sweep.file.tune:
-        workers = _local_workers(design, runs_dir, jobs, threads, deadline)
-        design = _tuned(design, workers, retry_failed=retry_failed)
-        if workers.is_over():
+    else:
+        tuned = _tuned(design, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
+        if tuned is None:
             return
+        design = tuned
     statuses = survey(design, runs_dir)
     faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
     if len(faults) == len(statuses):
         raise faults[0]
     place = _workplace(design, runs_dir)
-    if script or executor == "slurm":
+    if script or executor is ExecutorName.SLURM:
         sweep_output.tell_faults(statuses)
         slurm = Slurm(place.slurm, design.sweep.name, jobs, sbatch or [])
-        _hand_over(to_run(statuses, retry_failed), place, slurm, script=script)
+        _hand_over(to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
         return
-    if executor == "ray":
+    if executor is ExecutorName.RAY:
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
 
         share = threads or 1
-        workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share, deadline)
+        workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share)
     else:
-        workers = _local_workers(design, runs_dir, jobs, threads, deadline)
-    bad = workers.carry_out(statuses, retry_failed=retry_failed)
-    workers.is_over()
+        workers = _local_workers(design, runs_dir, jobs, threads)
+    bad = workers.carry_out(statuses, retry_failed=retry_failed, limit=limit, deadline=deadline)
+    _is_over(deadline)
     after = survey(design, runs_dir)
     if as_json:
-        console.print_json(sweep_output.facts(design, after, runs_dir, workers.executor.slots))
+        console.print_json(sweep_output.facts(design, after, runs_dir, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
+
+
+def _cancel(design: Plan, runs_dir: Path, as_json: bool) -> None:
+    """Interrupt a sweep's planners and runs on this machine, cancel its SLURM jobs, and print what has ended."""
+    place = _workplace(design, runs_dir)
+    jobs = cancel_jobs(place.slurm)
+    result = end(place, survey(design, runs_dir))
+    if as_json:
+        console.print_json({"planners": result.planners, "runs": result.runs, "slurm": jobs, "left": result.left})
+        return
+    lines = [f"SLURM job {job} is canceled" for job in jobs]
+    lines += [f"{name} is interrupted" for name in result.runs]
+    lines += [f"{name} still runs on {host}: cancel it there" for name, host in result.left.items()]
+    for line in lines or ["the planner is ended" if result.planners else "nothing is at work"]:
+        console.print_line(line)
 
 
 def _standing(
@@ -156,30 +191,45 @@ def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatu
     return [status for status in distinct(statuses) if status.state not in over]
 
 
-@dataclass(frozen=True)
+def _is_over(deadline: float | None) -> bool:
+    """Return True if the deadline (of ``time.monotonic``) has passed, and log a message then."""
+    over = deadline is not None and time.monotonic() >= deadline
+    if over:
+        note("time limit reached; the same command continues")
+    return over
+
+
 class Workers:
-    """Workers that run the cells of a sweep."""
+    """Workers that run the cells of a sweep.
 
-    place: Workplace  # folder of the sweep
-    executor: Executor  # executor of the runs
-    threads: int  # CPU threads per run; 0: torch's default
-    deadline: float | None  # time limit on the clock of ``time.monotonic``; None: no limit
+    Args:
+        place: Folder of the sweep.
+        executor: Executor of the runs.
+        threads: CPU threads per run; 0: torch's default.
+    """
 
-    def is_over(self) -> bool:
-        """Return True if the deadline has passed, and log a message then."""
-        over = self.deadline is not None and time.monotonic() >= self.deadline
-        if over:
-            note("time limit reached; the same command continues")
-        return over
+    def __init__(self, place: Workplace, executor: Executor, threads: int) -> None:
+        self.place, self.executor, self.threads = place, executor, threads
+        self.slots = executor.room()
 
     def carry_out(
-        self, statuses: Sequence[CellStatus], *, retry_failed: bool, trials: bool = False
+        self,
+        statuses: Sequence[CellStatus],
+        *,
+        retry_failed: bool = False,
+        limit: int | None = None,
+        deadline: float | None = None,
+        later: Sequence[CellStatus] = (),
+        trials: bool = False,
     ) -> dict[str, list[str]]:
         """Run the remaining cells with live progress; name those that cannot run.
 
         Args:
             statuses: States of all cells.
             retry_failed: Run failed cells again.
+            limit: Maximum number of runs to start; None: no limit.
+            deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
+            later: Further runs of the sweep that follow, for the time left.
             trials: True if the cells are trials of tuning.
 
         Returns:
@@ -188,38 +238,43 @@ class Workers:
         Raises:
             Interrupted: A signal ended the sweep; its ``outcome`` is the progress so far.
         """
-        tracker = Tracker(statuses, self.place.runs_dir, self.executor.slots, trials=trials)
+        tracker = Tracker(statuses, self.place.runs_dir, self.slots, later=later, trials=trials)
         sweep_output.tell_faults(statuses)
-        tracker.show(None)
         bad: dict[str, list[str]] = {}
+        with self.place.registration(), shown(tracker, console.stderr()) as view:
 
-        def watch(event: Event | None) -> None:
-            """Note a failed run, and show the event; interruptions after the deadline are no failures."""
-            over = self.deadline is not None and time.monotonic() >= self.deadline
-            failed = event is not None and event.code and event.status.state is not CellState.DONE
-            if event is not None and failed and (event.status.state is CellState.FAILED or not over):
-                bad[str(event.status.cell.run_id)] = event.log
-            tracker.show(event)
+            def watch(event: Event | None) -> None:
+                """Note a failed run, and show the event; interruptions after the deadline are no failures."""
+                over = deadline is not None and time.monotonic() >= deadline
+                failed = event is not None and event.code and event.status.state is not CellState.DONE
+                if event is not None and failed and (event.status.state is CellState.FAILED or not over):
+                    bad[str(event.status.cell.run_id)] = event.log
+                view(event)
 
-        left = to_run(statuses, retry_failed)
-        try:
-            Scheduler(left, self.place, self.executor, self.threads, retry_failed, watch, self.deadline).run()
-        except KeyboardInterrupt as error:
-            which = error.which if isinstance(error, Interrupted) else signal.SIGINT
-            raise Interrupted(which, tracker.summary()) from error
+            left = to_run(statuses, retry_failed)
+            try:
+                Scheduler(left, self.place, self.executor, self.threads, retry_failed, limit, watch, deadline).run()
+            except KeyboardInterrupt as error:
+                which = error.which if isinstance(error, Interrupted) else signal.SIGINT
+                raise Interrupted(which, tracker.summary()) from error
         return bad
 
 
-def _local_workers(design: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None) -> Workers:
+def _local_workers(design: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
     """Return workers on this machine.
 
-    ``jobs`` is the number of parallel runs; None: one per GPU, else one. Without ``threads``, each run has cores
-    divided by the parallel runs, or for one run at a time those of :func:`_threads_alone`.
+    Args:
+        design: Plan of the sweep.
+        runs_dir: Directory of the runs.
+        jobs: Parallel runs; None: one per GPU, else one.
+        threads: CPU threads per run; 0: cores divided by the parallel runs (at least 1), or for one run at a time that
+            of :func:`_threads_alone`.
     """
     devices = _devices(design)
-    slots = jobs or len(devices) or 1
+    executor = LocalExecutor(jobs or len(devices) or 1, devices)
+    slots = executor.room()
     share = max(1, usable_cores() // slots) if slots > 1 else _threads_alone(design, runs_dir)
-    return Workers(_workplace(design, runs_dir), LocalExecutor(slots, devices), threads or share, deadline)
+    return Workers(_workplace(design, runs_dir), executor, threads or share)
 
 
 def _threads_alone(design: Plan, runs_dir: Path) -> int:
@@ -253,29 +308,39 @@ def _devices(design: Plan) -> list[str]:
     return visible[:count] if visible else [str(number) for number in range(count)]
 
 
-def _tuned(design: Plan, workers: Workers, *, retry_failed: bool) -> Plan:
-    """Run the remaining tuning trials, at most until the deadline.
+def _tuned(
+    design: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None, *, retry_failed: bool
+) -> Plan | None:
+    """Run the remaining tuning trials.
 
-    Return the plan with the chosen values, which are printed on standard error. A failed trial is not chosen; with
-    ``retry_failed`` it is run again, once. Cells of a row without a chosen value have a fault.
+    Return the plan with the chosen values, which are printed on standard error. The plan itself if it tunes nothing.
+    None if the deadline has passed. A failed trial is not chosen; with ``retry_failed`` it is run again, once. Cells of
+    a row without a chosen value have a fault.
 
     Raises:
         PhmrunError: (exit 5) A trial was interrupted.
     """
-    runs_dir, make = workers.place.runs_dir, maker(design)
+    if not design.sweep.file.tune:
+        return design
+    make = maker(design)
+    workers = _local_workers(design, runs_dir, jobs, threads)
     while True:
         rows = settled(design, runs_dir, make)  # in each round, since the next trials depend on the best values so far
         statuses = [status for row in rows for status in row.all_trials]
         over = set(OVER) - {CellState.FAILED} if retry_failed else OVER
         left = [status for status in statuses if status.state not in over]
+        with_trials = with_choices(design, rows, make)
         if not left:
             break
+        ids = {status.cell.run_id for status in statuses}
+        waiting = runs_left(with_trials, survey(with_trials, runs_dir), statuses)
+        later = [status for status in waiting if status.cell.run_id not in ids]
         keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
         note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].all_trials)} for each row")
-        bad = workers.carry_out(statuses, retry_failed=retry_failed, trials=True)
+        bad = workers.carry_out(statuses, retry_failed=retry_failed, deadline=deadline, later=later, trials=True)
         retry_failed = False
-        if workers.deadline is not None and time.monotonic() >= workers.deadline:
-            return design
+        if _is_over(deadline):
+            return None
         if any(s.cell.run_id in bad and look(s.cell, runs_dir).state not in OVER for s in left):
             raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")
     for row in rows:
@@ -283,18 +348,21 @@ def _tuned(design: Plan, workers: Workers, *, retry_failed: bool) -> Plan:
             edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
             values = ", ".join(f"{key}={value}" for key, value in row.values.items())
             console.print_aside(f"{row.label}: {values} of {len(row.trials)} trials{edge}")
-    return with_choices(design, rows, make)
+    return with_trials
 
 
-def _hand_over(statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, script: bool) -> None:
+def _hand_over(
+    statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
+) -> None:
     """Submit the cells to SLURM as one array job.
 
-    Running cells are left out; a cell that waits in SLURM's queue twice is run once. With ``script``, the job script is
-    only written and printed. If no cell is left, only a message is printed.
+    Running cells and those in SLURM's queue are left out, and at most ``limit`` cells are submitted; None: all. With
+    ``script``, the job script is only written and printed. If no cell is left, only a message is printed.
     """
-    free = [status for status in statuses if status.state is not CellState.RUNNING]
+    queued = slurm.queued()
+    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
     if not free:
-        console.print_aside("there is nothing to submit")
+        console.print_aside(f"there is nothing to submit; {len(queued)} runs are in the queue")
         return
     path = slurm.write([place.job(status.cell) for status in free])
     if script:

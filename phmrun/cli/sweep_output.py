@@ -12,16 +12,7 @@ from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
 from phmrun.ledger.wording import duration
 from phmrun.sweeps import Plan
-from phmrun.sweeps.cell_status import (
-    LOG,
-    CellState,
-    CellStatus,
-    distinct,
-    look,
-    runs_left,
-    seconds_left,
-    tally,
-)
+from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.selection import SEED
 
 
@@ -52,8 +43,10 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
         console.print_line("≤: for the largest vocabulary allowed; the vocabulary of the data may be smaller")
     for status in statuses:
         if status.state is CellState.RUNNING:
-            where = f", process {status.holder.pid} on {status.holder.host}" if status.holder else ""
-            console.print_line(f"running: {status.cell.label}{where}")
+            share, holder = progress(status), status.holder
+            far = "" if share is None else f", {share:.0%} of its steps"
+            where = f", process {holder.pid} on {holder.host}" if holder else ""
+            console.print_line(f"running: {status.cell.label}{far}{where}")
     tell_faults(statuses)
     double = sum(status.cell.run_id is not None for status in statuses) - len(distinct(statuses))
     parts = [f"{counted(len(statuses), 'cell')}: {_counted(summary['counts'])}"]
@@ -99,7 +92,7 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int
         "counts": {str(kind): count for kind, count in tally(statuses).items()},
         "trials": {str(kind): count for kind, count in tally(trials).items()},
         "runs_left": len(left),
-        "seconds_left": seconds_left(left, distinct([*trials, *statuses]), slots),
+        "seconds_left": Estimate(distinct([*trials, *statuses])).total(left, slots),
     }
 
 

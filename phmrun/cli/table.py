@@ -1,23 +1,39 @@
 """``phmrun table``: scores of a sweep or of runs as a table for a paper."""
 
+import math
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, Plugin, RunsDirectory
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.results.layout import Laid
+    from phmrun.sweeps.results import View
 
 
+NOTES = 5
+"""Lines of notes on a terminal, beside that which says how many there are besides."""
 of_shape = partial(typer.Option, rich_help_panel="Shape")
+
+
+class TableFormat(StrEnum):
+    """Format of a table."""
+
+    TEXT = "text"
+    MD = "md"
+    LATEX = "latex"
+    CSV = "csv"
+    JSON = "json"
 
 
 def table(
@@ -32,7 +48,8 @@ def table(
     costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    style: Annotated[Literal["text", "md", "latex", "csv"], typer.Option("--format")] = "text",
+    style: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TEXT,
+    explain: Annotated[bool, typer.Option("--explain")] = False,
     papers: Annotated[bool, typer.Option("--list")] = False,
     plugin: Plugin = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -40,7 +57,7 @@ def table(
 ) -> None:
     """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
-    Missing cells are –. CSV and JSON have one line or object per cell, with
+    Missing cells are –. A terminal shows a table for each task. CSV and JSON have one line or object per cell, with
     unrounded numbers; with --all-pairs, CSV has one line per pair, JSON both. Exit code 3, after the table, if no cell
     has a finished run.
 
@@ -60,6 +77,7 @@ def table(
         only: Sweep: only cells with this value.
         seeds: Sweep: number of seeds per cell.
         style: Format of the table.
+        explain: Print all notes below the table; otherwise a terminal shows five lines of them.
         papers: List the papers' tables, and show none.
 
     Examples:
@@ -91,24 +109,31 @@ def table(
     if every_pair and not significance:
         raise PhmrunError("all pairs cannot be compared with --no-significance", where="--all-pairs")
 
-    compared = selection.differences(margin) if significance and not every_pair else {}
-    pairs = all_pairs(table, margin) if every_pair else []
-    laid = lay_out(table, compared, paper=paper, costs=shown, pairs=pairs)
-    if style == "text" and not as_json:
-        _print(laid, table.keys)
-    elif as_json or style == "csv":
-        facts, cells = pair_facts(table, pairs), plain_rows(table, compared)
-        if as_json:
+    def laid(part: "View") -> "Laid":
+        """Return the laid-out table of a view."""
+        compared = part.differences(margin) if significance and not every_pair else {}
+        pairs = all_pairs(part.table, margin) if every_pair else []
+        return lay_out(part.table, compared, paper=paper, costs=shown, pairs=pairs)
+
+    if style is TableFormat.TEXT and not as_json:
+        for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
+            if number:
+                print()
+            _print(laid(part), part.table.keys, explain)
+    elif as_json or style in (TableFormat.JSON, TableFormat.CSV):
+        pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
+        cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {})
+        if as_json or style is TableFormat.JSON:
             baselines = [
                 {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)
             ]
-            further = {"pairs": facts} if every_pair else {}
+            further = {"pairs": pairs} if every_pair else {}
             console.print_json({"title": table.title, "cells": cells, "baselines": baselines, **further})
         else:
-            print(render.csv_cells(facts if every_pair else cells), end="", flush=True)
+            print(render.csv_cells(pairs if every_pair else cells), end="", flush=True)
     else:
-        write = render.markdown_page if style == "md" else render.latex_page
-        print(write(laid), end="", flush=True)
+        write = render.markdown_page if style is TableFormat.MD else render.latex_page
+        print(write(laid(selection)), end="", flush=True)
     selection.require_runs(runs_dir)
 
 
@@ -131,12 +156,12 @@ def _list_papers(as_json: bool) -> None:
     console.print_table(("file", "title", "reduced"), rows, drop=("reduced",))
 
 
-def _print(laid: "Laid", keys: Sequence[str]) -> None:
+def _print(laid: "Laid", keys: Sequence[str], explain: bool) -> None:
     """Print title, table, verdicts and notes on standard output.
 
-    Title and verdicts are left out if there are none. A narrow terminal keeps scores and verdicts: counts
+    Title and verdicts are left out if there are none. A narrow terminal keeps scores, verdicts and parameters: counts
     and p-values go first, and the columns of ``keys``, those of the rows, are folded. A key is shortened
-    to its last part on a terminal if that is unambiguous.
+    to its last part on a terminal if that is unambiguous. Without ``explain``, a terminal shows five lines of notes.
     """
     screen = console.stdout()
     if laid.title:
@@ -150,5 +175,10 @@ def _print(laid: "Laid", keys: Sequence[str]) -> None:
         console.print_table(
             laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score", "verdict")
         )
-    for note in laid.notes:
+    room = NOTES if screen.is_terminal and not explain else math.inf
+    for number, note in enumerate(laid.notes):
+        room -= len(wrap(note, screen.width))
+        if room < 0:
+            console.print_note(f"{counted(len(laid.notes) - number, 'more note')}: --explain")
+            return
         console.print_note(note)

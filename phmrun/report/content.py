@@ -27,7 +27,7 @@ from phmrun.results.comparison import Comparisons
 from phmrun.results.costs import points_of
 from phmrun.results.layout import lay_out
 from phmrun.results.plots.canvas import save_figure
-from phmrun.results.plots.runs import common_score, curve, draw_history
+from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.render import html_table
 from phmrun.results.table import ResultTable
@@ -219,16 +219,16 @@ def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterabl
             if run.status.state is State.DONE:
                 run.manifest.check(run.history.path)
         try:
-            score = common_score(runs)
-            labels = [status.cell.label for status in chosen if status.run]
-            drawn = [curve(run, score, label) for run, label in zip(runs, labels, strict=True)] if score else []
+            score = choose_score(runs, None)
+            drawn = curves(runs, score, "step")
         except PhmrunError:
-            continue  # an older history is damaged
-        drawn = [run for run in drawn if len(run.steps) > 1]  # one point is no curve
-        if not drawn or score is None:
+            continue  # the histories have no common score, or an older one is damaged
+        drawn = [curve._replace(label=status.cell.label) for curve, status in zip(drawn, chosen, strict=True)]
+        drawn = [curve for curve in drawn if len(curve.places) > 1]  # one point is no curve
+        if not drawn:
             continue
         file = path.with_name(f"{path.stem}-{task}-history.svg")
-        save_figure(draw_history(drawn, score, heading), file)
+        save_figure(draw_history(drawn, score, "step", heading=heading), file)
         yield Picture(file, f"{score} over the training, {task}; the first seed of each cell")
 
 

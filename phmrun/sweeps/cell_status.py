@@ -7,8 +7,9 @@ import json
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -160,32 +161,70 @@ def orphans(statuses: Sequence[CellStatus]) -> int:
     return sum(holder is not None and holder.host == here for holder in unclaimed)
 
 
-def seconds_left(left: Iterable[CellStatus], known: Iterable[CellStatus], slots: int) -> float | None:
-    """Return the estimated seconds until runs are done in parallel slots; ``None`` if that of any is unknown.
+class Estimate:
+    """Estimate of the time left of whole runs, in seconds: training, and all that their processes do besides.
 
-    A run takes the mean training time of ``known`` cells with the same settings except the seed, else of all of its
-    task, minus its own so far. Cells that train count by their pace.
+    A cell takes the mean time of cells with the same settings except the seed; else of its task's cells with the same
+    number of steps; else of all cells of its task. Cells that are done count, else those that train, by their pace.
     """
-    times: dict[str, list[float]] = defaultdict(list)
-    for status in known:
-        if (whole := _whole_seconds(status)) is not None:
+
+    def __init__(self, statuses: Iterable[CellStatus]) -> None:
+        self._measured: dict[str, list[tuple[float, float]]] = defaultdict(list)  # training, and besides
+        for status in statuses:
+            self.learn(status)
+
+    def learn(self, status: CellStatus, seconds: float = 0.0) -> None:
+        """Add the time of a cell if it is done; its process took at least ``seconds``."""
+        if status.state is CellState.DONE and status.run and status.run.status:
+            training = status.run.status.seconds
+            besides = max(0.0, seconds - training, _recorded_seconds(status.run) - training)
             for likeness in _likenesses(status.cell):
-                times[likeness].append(whole)
-    seconds = 0.0
-    for status in left:
-        whole = next((fmean(times[likeness]) for likeness in _likenesses(status.cell) if likeness in times), None)
-        if whole is None:
+                self._measured[likeness].append((training, besides))
+
+    def left(self, status: CellStatus, paced: Mapping[str, list[tuple[float, float]]] | None = None) -> float | None:
+        """Return the seconds left for a cell; ``None`` if no similar cell was measured.
+
+        The result is 0 if no work is left. A cell that has trained is estimated by its own pace to ``max_steps``.
+        Others take the time of similar cells minus their own, at least 0. ``paced`` are those that are not done.
+        """
+        if status.state not in LEFT:
+            return 0.0
+        likenesses = _likenesses(status.cell)
+        times_of_likeness = [times.get(likeness) for times in (self._measured, paced or {}) for likeness in likenesses]
+        measured: list[tuple[float, float]] = next(filter(None, times_of_likeness), [])
+        whole, spent = _paced(status), status.run.status.seconds if status.run and status.run.status else 0.0
+        if whole is None and not measured:
             return None
-        seconds += max(0.0, whole - (status.run.status.seconds if status.run and status.run.status else 0.0))
-    return seconds / max(slots, 1)
+        training = fmean(seconds for seconds, _ in measured) if whole is None else whole
+        return max(0.0, training - spent) + (fmean(besides for _, besides in measured) if measured else 0.0)
+
+    def total(self, statuses: Iterable[CellStatus], slots: int) -> float | None:
+        """Return the seconds until all are done in parallel slots; ``None`` if that of any cell is unknown."""
+        statuses, paced = list(statuses), defaultdict[str, list[tuple[float, float]]](list)
+        for status in statuses:
+            if (whole := _paced(status)) is not None:
+                for likeness in _likenesses(status.cell):
+                    paced[likeness].append((whole, 0.0))
+        left = [self.left(status, paced) for status in statuses]
+        seconds_left = [seconds for seconds in left if seconds is not None]
+        return sum(seconds_left) / max(slots, 1) if len(seconds_left) == len(left) else None
 
 
-def _whole_seconds(status: CellStatus) -> float | None:
-    """Return the seconds of a run's whole training, by its pace so far if it is not done."""
-    if status.run is None or not status.run.status:
-        return None
-    share = 1.0 if status.state is CellState.DONE else progress(status)
-    return status.run.status.seconds / share if share else None
+def _paced(status: CellStatus) -> float | None:
+    """Return the seconds of a cell's whole training by its pace so far; ``None`` before its first step."""
+    share = progress(status)
+    return status.run.status.seconds / share if share and status.run and status.run.status else None
+
+
+def _recorded_seconds(run: Run) -> float:
+    """Return the seconds of a run's processes on record, from whole seconds; 0 if they are not on record."""
+    try:
+        return sum(
+            (datetime.fromisoformat(entry["ended"]) - datetime.fromisoformat(entry["started"])).total_seconds()
+            for entry in run.environment()
+        )
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
 def steps_done(status: CellStatus) -> tuple[int, int] | None:
@@ -209,8 +248,12 @@ def progress(status: CellStatus) -> float | None:
 
 
 def _likenesses(cell: Cell) -> tuple[str, ...]:
-    """Return keys of similar cells: all settings except the seed, then the task; none without a configuration."""
+    """Return keys of similar cells, closest first.
+
+    They are all settings except the seed; task and steps; task. A cell without a configuration has one empty key.
+    """
     if cell.config is None:
-        return ()
-    values = {key: value for key, value in semantic_values(cell.config).items() if key != SEED}
-    return json.dumps([cell.config.task, values], sort_keys=True), cell.config.task
+        return ("",)
+    task, values = cell.config.task, semantic_values(cell.config)
+    values.pop(SEED, None)
+    return json.dumps([task, values], sort_keys=True), f"{task} {cell.config.training.max_steps}", task

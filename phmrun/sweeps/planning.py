@@ -36,6 +36,7 @@ def planned(
     seeds: int | None = None,
     *,
     ledger: Path | None = None,
+    from_records: bool = False,
 ) -> Plan:
     """Return the plan of a sweep's file.
 
@@ -46,14 +47,15 @@ def planned(
         file: Path of the sweep's file.
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
-        ledger: Directory of runs, whose checksums of data are enough, and whose runs of earlier versions replace cells.
+        ledger: Directory of runs: has checksums of missing data, and runs of earlier versions that replace cells.
+        from_records: Do not inspect experiments whose data are on record in ``ledger``.
 
     Raises:
         PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
-        inspect, options_of = by_torch(sweep, ledger)
+        inspect, options_of = by_torch(sweep, ledger, from_records=from_records)
     current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
     return replace(current, cells=[recorded_cell(cell, ledger) for cell in current.cells], ledger=ledger)
 
@@ -72,12 +74,13 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     return cell
 
 
-def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
+def by_torch(sweep: Sweep, ledger: Path | None = None, *, from_records: bool = False) -> tuple[Inspect, OptionsOf]:
     """Load a sweep's plug-ins; return an inspector and the options of structures.
 
     The inspector describes an experiment: by its task's runner if there is one, else by its network, for which torch is
     imported at the first use. Missing data have the checksums on record in ``ledger``; if it is None, they are an
-    error. If the data are unchanged or missing here, the checksums are not computed and the network is not counted.
+    error. With ``from_records``, checksums on record of data that are unchanged or missing here are enough, and the
+    network is not counted.
 
     Raises:
         PhmrunError: (exit 2) A plug-in cannot be imported.
@@ -100,7 +103,7 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
         task: Task = TASKS.get(config.task)
         if task.runner:
             return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
-        if recorded and (marks := recorded.unchanged(config)):
+        if from_records and recorded and (marks := recorded.unchanged(config)):
             return Inspected(None, {**marks, **plugin_marks(plugins), **code_marks(config)})
         return networks()(config)
 
@@ -214,7 +217,7 @@ def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, 
     Raises:
         PhmrunError: (exit 2) As :func:`planned`.
     """
-    current = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
+    current = chosen(planned(file, only, seeds, ledger=runs_dir, from_records=True), runs_dir)
     if seeds is not None or current.sweep.file.replicates:
         return current
     rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}

@@ -1,7 +1,7 @@
 """Results of a sweep or of named runs as one long table."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -46,6 +46,18 @@ class View:
         Cells whose baselines were all trained for another length are left out.
         """
         return differences(self.table, margin)
+
+    def by_task(self, asked: Asked) -> list["View"]:
+        """Return a view for each task.
+
+        Tasks are in the order of their first cells. It is this view alone if there is one task, a paper's shape, or
+        ``asked`` names scores.
+        """
+        tasks = list(dict.fromkeys(entry.label("task") for entry in self.results.entries))
+        if len(tasks) < 2 or self.results.paper or asked.scores:
+            return [self]
+        parts = [self.results.select(task=task) for task in tasks]
+        return [replace(self, results=part, table=part.pivot(asked.rows, asked.columns)) for part in parts]
 
     def require_runs(self, runs_dir: Path) -> None:
         """Check that at least one cell has a run with its score.

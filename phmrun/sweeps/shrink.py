@@ -31,6 +31,9 @@ from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
 from phmrun.progress import note
 from phmrun.registry import TASKS
+from phmrun.results.items import RunItems
+from phmrun.statistics.items import resampled_variance
+from phmrun.statistics.verdict import Judgement, Question, judge
 from phmrun.sweeps.serving import serve_all
 
 By = Literal["bytes", "parameters", "latency"]
@@ -79,6 +82,7 @@ class Result:
         loss: Mean loss of the score against the run, in its units; below 0: the candidate is better.
         reached: True if it reaches the goal within the allowed loss.
         command: Command that writes the file.
+        judgement: Verdict against the dense control on the test set; None for roundings and the control.
     """
 
     way: str
@@ -89,13 +93,16 @@ class Result:
     loss: float
     reached: bool
     command: str
+    judgement: Judgement | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result for JSON.
 
-        Keys: way, label, runs (paths), loss, shares, reached, command, served.
+        Keys: way, label, runs (paths), loss, shares, reached, verdict (its name, or ``None``), command, served.
         """
-        return {**vars(self), "runs": [str(path) for path in self.runs]}
+        facts = {name: value for name, value in vars(self).items() if name != "judgement"}
+        verdict = None if self.judgement is None else str(self.judgement.verdict)
+        return {**facts, "runs": [str(path) for path in self.runs], "verdict": verdict}
 
 
 @dataclass
@@ -123,8 +130,8 @@ class Search:
         """Try the ways in order of effort, and return the results.
 
         They are in the order of :meth:`_tried`, the control among them. Without ``goal.every``, nothing is tried after
-        a candidate that reaches the goal. Each result is given to ``progress`` when measured. The run's own
-        measurements become ``base``.
+        a candidate that reaches the goal. Each result is given to ``progress`` when measured; verdicts are added at the
+        end. The run's own measurements become ``base``.
         """
         self.base = self._served(self.run, Format("safetensors"))
         results: list[Result] = []
@@ -133,7 +140,7 @@ class Search:
             results.append(result)
             if result.reached and result.way != "control" and not self.goal.every:
                 break
-        return results
+        return self._judged(results)
 
     def _tried(self) -> Iterator[Result]:
         """Yield measured candidates in order of effort.
@@ -254,6 +261,39 @@ class Search:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, served.to_json())
         return served.to_json()
+
+    def _judged(self, results: list[Result]) -> list[Result]:
+        """Add the verdicts of trained candidates against the dense control.
+
+        They are on the scores of the test set, and only candidates in full precision have one. Without the control or
+        such a candidate, the results are unchanged. The margin is the goal's allowed loss; there is none if that is 0.
+        Of several seeds, the one that chose a rate does not count. Scores of single items are resampled if all runs
+        have them.
+        """
+        control = next((result for result in results if result.way == "control"), None)
+        trained = [result for result in results if result.way in ("structure", "student") and "," not in result.label]
+        if control is None or not trained:
+            return results
+        score = f"test/{control.served['metric']}"
+        metric, reader = metric_of(score), RunItems()
+        values, items = {}, {}
+        for result in (control, *trained):
+            scores = [Run(path).metrics().get(score) for path in self._counted(result)]
+            values[result.label] = [float(entry["value"]) for entry in scores if isinstance(entry, Mapping)]
+            sides = [reader.of(self._counted(side), score) for side in (result, control)]
+            if metric.measure is not None and all(sides):
+                counts = [[run.counts for run in side] for side in sides]
+                items[result.label] = resampled_variance(counts[0], counts[1], metric.measure)
+        reference = values.pop(control.label)
+        items.pop(control.label, None)
+        question = Question(self.goal.within or None, metric.lower_is_better)
+        judged = judge(values, reference, question, items=items)
+        return [replace(result, judgement=judged.get(result.label)) for result in results]
+
+    def _counted(self, result: Result) -> tuple[Path, ...]:
+        """Return a result's runs without that of the seed that chose its rate, if there are others."""
+        chose = self.goal.steps > 0 and result.way != "student" and len(result.runs) > 1
+        return result.runs[1:] if chose else result.runs
 
 
 def recommended(results: list[Result], by: By) -> Result | None:

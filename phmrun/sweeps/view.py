@@ -1,17 +1,24 @@
-"""Progress of a sweep on stderr: one line per event, and a summary every 30 seconds."""
+"""Progress of a sweep on stderr: one line per event, and a summary that is live on a terminal."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import duration, number
 from phmrun.progress import note
-from phmrun.sweeps.cell_status import LEFT, NOT_BEGUN, CellState, CellStatus, look, seconds_left, steps_done, tally
+from phmrun.sweeps.cell_status import LEFT, NOT_BEGUN, CellState, CellStatus, Estimate, look, steps_done, tally
 from phmrun.sweeps.scheduler import Event
 
-SUMMARY_EVERY = 30.0  # seconds between two summaries
+SUMMARY_EVERY = 30.0  # seconds between two summaries without a terminal
+REFRESH = 1.0  # seconds between two summaries on a terminal
 
 
 class Tracker:
@@ -21,24 +28,29 @@ class Tracker:
         statuses: Cells at the beginning.
         runs_dir: Directory of runs.
         slots: Number of runs at a time.
+        later: Further runs of the sweep that follow, for the time left.
         trials: True if the cells are trials of tuning.
     """
 
-    def __init__(self, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, *, trials: bool = False) -> None:
-        self.trials = trials
+    def __init__(
+        self,
+        statuses: Sequence[CellStatus],
+        runs_dir: Path,
+        slots: int,
+        *,
+        later: Sequence[CellStatus] = (),
+        trials: bool = False,
+    ) -> None:
+        self.later, self.trials = list(later), trials
         self.statuses = {status.cell.run_id or f"#{place}": status for place, status in enumerate(statuses)}
         self.runs_dir = runs_dir
         self.slots = slots
-        self._shown = -SUMMARY_EVERY
+        self.estimate = Estimate(statuses)
 
-    def show(self, event: Event | None) -> None:
-        """Log an event, and the summary if the last one is 30 seconds old; None: time has passed."""
-        if event is not None:
-            self.statuses[str(event.status.cell.run_id)] = event.status
-            note(said(event, trial=self.trials))
-        if time.monotonic() - self._shown >= SUMMARY_EVERY:
-            self._shown = time.monotonic()
-            note(self.summary())
+    def take(self, event: Event) -> None:
+        """Update a cell from an event; a finished cell adds its time to the estimate."""
+        self.statuses[str(event.status.cell.run_id)] = event.status
+        self.estimate.learn(event.status, event.seconds or 0.0)
 
     def summary(self) -> str:
         """Read the running cells again, and return the progress in one line.
@@ -59,9 +71,44 @@ class Tracker:
         steps = [f"{done:,} of {most:,}" for done, most in filter(None, running)]
         parts += [f"step {', '.join(steps[:3])}"] if steps else []
         open_ones = [s for s in self.statuses.values() if s.state in LEFT and s.state is not CellState.INTERRUPTED]
-        if left := seconds_left(open_ones, self.statuses.values(), self.slots):
+        if left := self.estimate.total([*open_ones, *self.later], self.slots):
             parts.append(f"about {duration(left)} left")
         return " · ".join(parts)
+
+
+View = Callable[[Event | None], None]  # shows an event; None: time has passed
+
+
+@contextmanager
+def shown(tracker: Tracker, console: Console) -> Iterator[View]:
+    """Yield a view of a sweep: a function that takes events.
+
+    Each event is a line on stderr. The summary is live on a terminal, else a line every 30 seconds.
+    """
+    live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+    say = partial(console.print, markup=False, highlight=False, soft_wrap=True) if live else note
+    looked = time.monotonic()
+
+    def show(event: Event | None) -> None:
+        """Print an event, and the summary if it is due."""
+        nonlocal looked
+        if event is not None:
+            tracker.take(event)
+            say(said(event, trial=tracker.trials))
+        if time.monotonic() - looked >= (REFRESH if live else SUMMARY_EVERY):
+            looked = time.monotonic()
+            summarize()
+
+    def summarize() -> None:
+        """Show the summary."""
+        if live:
+            live.update(Text(tracker.summary()), refresh=True)
+        else:
+            note(tracker.summary())
+
+    with live or nullcontext():
+        summarize()
+        yield show
 
 
 def said(event: Event, *, trial: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Search for a smaller model: order of effort, goal, resume and recommendation."""
+"""Search for a smaller model: order of effort, goal, resume, page and recommendation."""
 
 import json
 import shutil
@@ -76,6 +76,7 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
     assert results[0].way == "control"
     for result in results[1:]:
         assert result.shares["parameters"] <= 0.6
+        assert result.judgement is not None
         config = Run(result.runs[0]).config_path.read_text(encoding="utf-8")
         assert "max_steps: 2" in config
     assert recommended(results, "parameters").way == "structure"
@@ -117,12 +118,15 @@ def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_p
         assert all(torch.equal(value, weights["halves"][name][key]) for key, value in state.items()), name
 
 
-def test_the_command_prints_the_recommendation(phmrun, fresh, measured):
+def test_the_command_prints_the_recommendation_and_writes_a_page(phmrun, fresh, measured):
     where = ("--runs-dir", str(fresh.path.parent))
     shown = phmrun("shrink", fresh.id, "--to", "50%", *where)
     assert shown.code == 0, shown.err
     assert "bfloat16 of the run reaches 50.0%" in shown.out
     assert "write it with: phmrun export" in shown.out
+    page = fresh.path.parent / ".sweeps" / f"shrink-{fresh.id}" / "README.md"
+    assert "bytes.svg" in page.read_text(encoding="utf-8")
+    assert page.with_name("latency.svg").is_file()
     report = json.loads(phmrun("shrink", fresh.id, "--to", "1/2", "--json", *where).out)
     assert report["recommended"]["label"] == "bfloat16 of the run"
     refused = phmrun("shrink", fresh.id, "--to", "150%", *where)

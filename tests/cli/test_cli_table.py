@@ -68,6 +68,7 @@ def test_numbers_for_programs(phmrun, runs_dir):
     assert [cell["layer"] for cell in cells] == ["dense", "phm n=4"]
     assert cells[0]["values"] == [95.0, 94.0]
     assert cells[1]["p"] < 0.01
+    assert json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--format", "json").out)["cells"] == cells
     text = phmrun("table", "--runs-dir", str(runs_dir), "--format", "csv", "--no-significance").out
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(row["layer"], float(row["mean"]), row["p"]) for row in rows] == [
@@ -126,14 +127,21 @@ def test_no_verdict_between_unequal_step_counts(phmrun, runs_dir):
     assert [cell["verdict"] for cell in cells] == [None, "different"]
 
 
-def test_a_terminal_of_80_columns_keeps_score_verdict_and_parameters(phmrun, runs_dir, monkeypatch):
-    screen = io.StringIO()
-    terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr(console, "stdout", lambda: terminal)
-    assert phmrun("table", "--runs-dir", str(runs_dir)).code == 0
-    shown = screen.getvalue().splitlines()
-    assert shown[0].split()[:3] == ["layer", "parameters", "test/accuracy"]
-    assert any({"Δ", "verdict"} <= set(line.split()) for line in shown)
+def test_a_terminal_of_80_columns_keeps_score_verdict_parameters_and_five_lines_of_notes(phmrun, runs_dir, monkeypatch):
+    def lines(*options):
+        screen = io.StringIO()
+        terminal = Console(file=screen, force_terminal=True, width=80, color_system=None)
+        monkeypatch.setattr(console, "stdout", lambda: terminal)
+        assert phmrun("table", "--runs-dir", str(runs_dir), *options).code == 0
+        return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+    few, every = lines(), lines("--explain")
+    assert few[0].split()[:3] == ["layer", "parameters", "test/accuracy"]
+    assert few[-1].endswith("--explain")
+    assert any({"Δ", "verdict"} <= set(line.split()) for line in few)
+    first = few.index(next(line for line in few if line.startswith("estimand")))
+    assert few[first:-1] == every[first : len(few) - 1]
+    assert len(few) - 1 - first <= 5 < len(every) - first
 
 
 def test_list_names_the_tables_of_the_papers(phmrun):

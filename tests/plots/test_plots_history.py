@@ -1,8 +1,14 @@
-"""The course of a score: which one, and what the legend calls the runs."""
+"""The course of a score: which one, over what, and what the legend calls the runs."""
 
+import pytest
+
+from phmrun.config import Source, resolve, task_defaults, to_yaml
+from phmrun.errors import PhmrunError
+from phmrun.layers import options_of
 from phmrun.ledger import Run
-from phmrun.results.plots.canvas import styles
-from phmrun.results.plots.runs import common_score, curve, draw_history
+from phmrun.registry import TASKS
+from phmrun.results.plots.canvas import save_figure, styles
+from phmrun.results.plots.runs import Curve, curves, default_name, draw_history
 
 ROWS = [
     {"step": 50, "time": 30.0, "train/loss": 5.0},
@@ -11,17 +17,31 @@ ROWS = [
 ]
 
 
+def run(tmp_path, number, rows=ROWS, epoch=100, **values):
+    config = resolve(TASKS.get("lm").load("schema"), [task_defaults("lm"), Source("x", values)], options_of).config
+    created = Run.create(tmp_path, f"lm-run-{number}", to_yaml(config))
+    for row in rows:
+        created.history.append(row)
+    created.write_parameters({"total": 1, **({"steps_per_epoch": epoch} if epoch else {})})
+    return created
+
+
 def test_the_picture(tmp_path):
-    run = Run.create(tmp_path, "lm-run-1", "task: lm\n")
-    for row in ROWS:
-        run.history.append(row)
-    assert common_score([run]) == "val/perplexity"
-    figure = draw_history([curve(run, "val/perplexity", f"seed {seed}") for seed in range(11)], "val/perplexity")
+    runs = [run(tmp_path, number, seed=number) for number in range(1, 12)]
+    figure = draw_history(curves(runs, "val/perplexity", "epoch"), "val/perplexity", "epoch", log=True)
     (axes,) = figure.axes
     styles = {(line.get_color(), line.get_linestyle()) for line in axes.get_lines()}
     assert len(styles) == 11
-    assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[100, 200]] * 11
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("optimizer steps", "validation perplexity")
+    assert [line.get_xdata().tolist() for line in axes.get_lines()] == [[1, 2]] * 11
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_yscale()) == ("epochs", "validation perplexity", "log")
+    save_figure(figure, tmp_path / "history.svg")
+    assert b"seed 11" in (tmp_path / "history.svg").read_bytes()
+    assert default_name(runs, "history").name == "history-lm-run-1.png"
+
+
+def test_a_curve_of_one_point_is_refused():
+    with pytest.raises(PhmrunError, match=r"dense has a single value of val/loss, 3\.25, and a curve needs two"):
+        draw_history([Curve("dense", [20], [3.25])], "val/loss", "step")
 
 
 def test_a_structure_has_one_color_in_every_picture():

@@ -40,6 +40,17 @@ def sbatch(parsable: str, script: str) -> None:
     print(f"{job};cluster")
 
 
+def squeue(*options: str) -> None:
+    job = next(option.split("=")[1] for option in options if option.startswith("--jobs="))
+    if not (HOME / f"queue-{job}").exists():
+        sys.exit("slurm_load_jobs error: Invalid job id specified")
+    print((HOME / f"queue-{job}").read_text())
+
+
+def scancel(job: str) -> None:
+    (HOME / f"queue-{job}").write_text("")
+
+
 def scontrol(verb: str, task: str) -> None:
     assert verb == "requeue"
     (HOME / f"requeue-{task}").touch()
@@ -49,4 +60,4 @@ if __name__ == "__main__":
     name = Path(sys.argv[0]).name
     with (HOME / "calls").open("a") as calls:
         calls.write(f"{name} {' '.join(sys.argv[1:])}\n")
-    {"sbatch": sbatch, "scontrol": scontrol}[name](*sys.argv[1:])
+    {"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "scontrol": scontrol}[name](*sys.argv[1:])

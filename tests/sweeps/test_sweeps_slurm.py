@@ -24,7 +24,7 @@ def cluster(tmp_path, monkeypatch):
     home.mkdir()
     programs.mkdir()
     fake = Path(__file__).with_name("fake_slurm.py").read_text()
-    for name in ("sbatch", "scontrol"):
+    for name in ("sbatch", "squeue", "scancel", "scontrol"):
         path = programs / name
         path.write_text(f"#!{sys.executable}\n{fake}")
         path.chmod(0o755)
@@ -52,6 +52,7 @@ def test_an_array_carries_out_every_run(sweep, cluster):
     statuses = survey(created, workplace.runs_dir)
     assert [str(status.state) for status in statuses] == ["done", "failed", "done", "failed"]
     assert last_lines(workplace.log(statuses[1].cell.run_id)) == ["phmrun: error: out of memory: no more"]
+    assert slurm.queued() == set()
 
 
 def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, cluster, monkeypatch):

@@ -3,7 +3,8 @@
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.sweeps.cell_status import CLAIM, CellState, look, orphans, survey, tally
+from phmrun.ledger.segment import Segment
+from phmrun.sweeps.cell_status import CLAIM, CellState, Estimate, look, orphans, survey, tally
 from phmrun.sweeps.view import Tracker
 
 STEPS = {"training": {"max_steps": 100}}
@@ -62,3 +63,14 @@ def test_the_summary_has_steps_and_the_time_of_whole_runs(at):
         summary = Tracker(created.statuses(), created.runs_dir, 1).summary()
     # 40 s each by the pace of the first: 30 s are left of it, and five others wait.
     assert summary == "0 of 6 done · 1 running · step 25 of 100 · about 4 min left"
+
+
+def test_time_besides_training_counts(at, monkeypatch):
+    created = at()
+    run = created.put(0, State.RUNNING)
+    moments = iter(("2026-01-01T00:00:00Z", "2026-01-01T00:02:00Z"))
+    monkeypatch.setattr("phmrun.ledger.segment.now", lambda: next(moments))
+    Segment(run, {}).end("done")
+    run.set_state(State.DONE, seconds=90.0, step=100)
+    estimate = Estimate(created.statuses())
+    assert estimate.total(created.statuses(), 2) == 5 * 120 / 2

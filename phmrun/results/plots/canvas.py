@@ -1,13 +1,15 @@
-"""Figures and their files, written atomically and reproducibly; styles of lines."""
+"""Figures and their files, written atomically and reproducibly; styles of lines, and labels at their ends."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -27,6 +29,8 @@ COLORS = dict(zip(_NAMED, PALETTE, strict=True))
 """Colors of structures through all pictures; others have one of :data:`FURTHER` by their name, dense is black."""
 FURTHER = ("#332288", "#88CCEE", "#44AA99", "#117733", "#999933", "#DDCC77", "#CC6677", "#882255", "#AA4499")
 DASHES, MARKERS = ("-", "--", ":", "-."), "os^DvP*X<>"
+LABEL = 30  # characters of a line beside a plot
+_LINE = 0.15  # inches of a line of such a label
 
 
 class Style(NamedTuple):
@@ -55,6 +59,42 @@ def styles(names: Iterable[str]) -> list[Style]:
         counts[color if structure else ""] += 1
         chosen.append(Style(color, DASHES[variant % len(DASHES)], MARKERS[variant % len(MARKERS)]))
     return chosen
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write the names of curves at the right of a plot, each at the height of its curve's end.
+
+    Names that would overlap are moved apart, and a thin line leads to the end. The axes' limits and scales must not
+    change afterwards; the figure grows if the names need more room than its height.
+
+    Args:
+        axes: Plot of the curves.
+        ends: Last place, last value, name and color of each curve.
+    """
+    figure: Any = axes.figure
+    texts = [fill(words(name), LABEL) for _, _, name, _ in ends]
+    room = [_LINE * (1 + text.count("\n")) for text in texts]
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, max(height, sum(room) + 1.4))
+    scale = 1 / (figure.get_size_inches()[1] - 1.2)  # of the axes, without title and labels
+    axes.get_xlim(), axes.get_ylim()  # Matplotlib sets the limits of the data only when they are read
+    to_share = axes.transData + axes.transAxes.inverted()
+    heights = [float(to_share.transform((x, y))[1]) for x, y, _, _ in ends]
+    order = sorted(range(len(ends)), key=heights.__getitem__)
+    placed, floor = dict[int, float](), -1.0
+    for place in order:
+        placed[place] = max(heights[place], floor + scale * room[place] / 2)
+        floor = placed[place] + scale * room[place] / 2
+    ceiling = max(floor, 1.0) if sum(room) * scale > 1 else 1.0
+    for place in reversed(order):
+        placed[place] = min(placed[place], ceiling - scale * room[place] / 2)
+        ceiling = placed[place] - scale * room[place] / 2
+    for place, (x, y, _, color) in enumerate(ends):
+        arrow = {"arrowstyle": "-", "color": color, "linewidth": 0.5, "alpha": 0.6, "relpos": (0, 0.5)}
+        axes.annotate(
+            texts[place], (x, y), (1.03, placed[place]), "data", "axes fraction", arrow,
+            color=color, fontsize=8, va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def new_figure(width: float, height: float) -> Figure:

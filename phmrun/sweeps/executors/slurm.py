@@ -12,10 +12,10 @@ from pathlib import Path
 
 from phmrun.errors import PhmrunError
 from phmrun.escaping import shell_word
-from phmrun.files import write_text
+from phmrun.files import read_text, write_text
 from phmrun.sweeps.executors import Job
 
-SCRIPT, COMMANDS = "array.sh", "commands.txt"
+SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 """Characters that sbatch may misread in an #SBATCH line: spaces, quotes, %, line ends."""
 WARNING_SECONDS = 120  # seconds between the signal and the end of a task's time
@@ -29,8 +29,8 @@ _TEMPLATE = """\
 #SBATCH --requeue
 #SBATCH --signal=B:USR1@{warning}
 {options}
-# {count} runs, one per task of the array. Line i + 1 of {commands} is the command of task i.
-# A task that is signalled ahead of its time limit is queued again and continues its run.
+# {count} runs, one per task of the array. Line i + 1 of {commands} is the command of task i, and of {runs}
+# the name of its run. A task that is signalled ahead of its time limit is queued again and continues its run.
 set -u
 {redirect}cd {here} || exit 1
 mapfile -t commands < {folder_quoted}/{commands}
@@ -67,7 +67,7 @@ class Slurm:
     def write(self, jobs: Sequence[Job]) -> Path:
         """Write the script of one array job, and return the script's path.
 
-        It is ``array.sh`` in a new numbered folder, with a list of the job's commands beside it. Each command
+        It is ``array.sh`` in a new numbered folder, with lists of the job's commands and runs beside it. Each command
         appends its output to the job's log. Tasks get SIGUSR1 120 seconds before their time limit.
 
         Raises:
@@ -82,6 +82,7 @@ class Slurm:
         logs = [shell_word(str(job.log.resolve())) for job in jobs]
         commands = [f"{command} >> {log} 2>&1\n" for command, log in zip(words, logs, strict=True)]
         write_text(folder / COMMANDS, "".join(commands))
+        write_text(folder / RUNS, "".join(f"{job.run_id}\n" for job in jobs))
         plain = not _UNSAFE.search(str(folder).replace("/", ""))
         script = _TEMPLATE.format(
             name=f"phmrun-{_UNSAFE.sub('-', self.name)[:100]}",
@@ -95,6 +96,7 @@ class Slurm:
             options="".join(f"#SBATCH --{option.removeprefix('--')}\n" for option in self.options),
             count=len(jobs),
             commands=COMMANDS,
+            runs=RUNS,
         )
         write_text(folder / SCRIPT, script)
         return folder / SCRIPT
@@ -102,11 +104,59 @@ class Slurm:
     def submit(self, script: Path) -> str:
         """Submit a script, and return SLURM's job number.
 
+        The number is also written beside the script.
+
         Raises:
             PhmrunError: (exit 2) sbatch is missing or refuses the script.
         """
         answer = _call("sbatch", "--parsable", str(script))
-        return answer.strip().split(";")[0]
+        job = answer.strip().split(";")[0]
+        write_text(script.with_name(JOB), f"{job}\n")
+        return job
+
+    def queued(self) -> set[str]:
+        """Return the ids of this sweep's runs that SLURM lists, waiting or running.
+
+        The result is empty without SLURM.
+        """
+        runs: set[str] = set()
+        for path in sorted(self.folder.glob(f"*/{JOB}")):
+            names = read_text(path.with_name(RUNS)).split()
+            runs |= {names[task] for task in _tasks(read_text(path).strip()) if task < len(names)}
+        return runs
+
+
+def cancel_jobs(folder: Path) -> list[str]:
+    """Cancel the queued or running jobs of a sweep.
+
+    Return their numbers, in the order of their directories' names. The result is empty if there are none, or without
+    SLURM.
+
+    Raises:
+        PhmrunError: (exit 2) scancel refuses.
+    """
+    jobs = [read_text(path).strip() for path in sorted(folder.glob(f"*/{JOB}"))]
+    alive = [job for job in jobs if _tasks(job)]
+    for job in alive:
+        _call("scancel", job)
+    return alive
+
+
+def _tasks(job: str) -> list[int]:
+    """Return the numbers of an array job's tasks that SLURM lists, from 0.
+
+    The result is empty if it lists none, fails, or is missing.
+    """
+    try:
+        listed = subprocess.run(
+            ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return []
+    return [int(word) for word in listed.stdout.split() if word.isdecimal()] if listed.returncode == 0 else []
 
 
 def _call(*command: str) -> str:
