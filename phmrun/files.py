@@ -62,17 +62,6 @@ def replacing_directory(path: Path) -> Iterator[Path]:
         temporary.rename(path)
 
 
-@contextmanager
-def staging(path: Path) -> Iterator[Path]:
-    """Yield an empty directory beside ``path`` for staging files.
-
-    A missing parent directory is created. The staging directory is removed at the end, even after an error.
-    """
-    with _temporary(path) as temporary:
-        temporary.mkdir()
-        yield temporary
-
-
 def sync_directory(folder: Path) -> None:
     """Flush a directory's entries to disk, if its file system supports that.
 

@@ -200,7 +200,7 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         seed: Random seed (initialization, data order, dropout; default: 1).
         max_steps: Maximum number of optimizer steps (default: the task's).
         max_epochs: Maximum number of epochs (default: no limit).
-        max_time: Time limit: HH:MM:SS, or a number of minutes (default: no limit).
+        max_time: Time limit: HH:MM:SS (default: no limit).
         lr: Peak learning rate (default: the task's).
         batch_size: Size of a micro-batch in target tokens, or in sentences with --set batch.unit=sentences (default:
             the task's).

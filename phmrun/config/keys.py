@@ -2,42 +2,25 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import (
-    BeforeValidator,
-)
+from pydantic import AfterValidator
 
-from phmrun.section import (
-    Unhashed,
-)
+from phmrun.section import Unhashed
 
 
-def _as_a_clock(value: Any) -> Any:
-    """Return a time limit as HH:MM:SS.
-
-    A number is minutes, fractions allowed, rounded to seconds. None and truth values become None. A text has at most
-    six digits of hours, or eight of minutes.
+def _checked_clock(value: str | None) -> str | None:
+    """Return a time limit.
 
     Raises:
-        ValueError: It is in another form, or 0 seconds.
+        ValueError: It is not HH:MM:SS.
     """
-    if value is None or isinstance(value, bool):
-        return None
-    text = str(value).strip()
-    if match := re.fullmatch(r"(\d{1,6}):([0-5]?\d):([0-5]?\d)", text):
-        hours, minutes, seconds = (int(part) for part in match.groups())
-        total = hours * 3600 + minutes * 60 + seconds
-    elif re.fullmatch(r"\d{1,8}(\.\d+)?", text):
-        total = round(float(text) * 60)
-    else:
-        raise ValueError("must be HH:MM:SS or a number of minutes, less than a hundred years")
-    if total == 0:
-        raise ValueError("must be longer than 0 seconds")
-    return f"{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}"
+    if value is not None and not re.fullmatch(r"\d{1,6}:[0-5]?\d:[0-5]?\d", value):
+        raise ValueError("must be HH:MM:SS, such as 01:30:00")
+    return value
 
 
-Clock = Annotated[str | None, BeforeValidator(_as_a_clock), Unhashed()]  # a time limit, HH:MM:SS
+Clock = Annotated[str | None, AfterValidator(_checked_clock), Unhashed()]  # a time limit, HH:MM:SS
 
 
 def seconds_of(clock: str | None) -> int | None:

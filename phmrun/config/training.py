@@ -104,7 +104,7 @@ class TrainingConfig(Section):
     max_epochs: int | None = Field(None, ge=1)
     """Maximum number of epochs (passes over the training data); null: no limit."""
     max_time: Clock = None
-    """Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit."""
+    """Time limit of this process: HH:MM:SS; null: no limit."""
     precision: Literal["32", "bf16-mixed", "16-mixed", "64"] = "32"
     """Floating-point format in bits; the mixed formats keep the weights in 32 bits."""
     optimizer: OptimizerConfig = OptimizerConfig()

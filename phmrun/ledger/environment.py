@@ -33,7 +33,6 @@ COMPARED = (
     "code",
     "system",
     "processor",
-    "cpu",
     "arithmetic",
     "accelerators",
     "threads",
@@ -106,26 +105,11 @@ def processor() -> str:
 
     It is from ``/proc/cpuinfo``, else from Python; if neither knows it, the architecture.
     """
-    return _cpu_fact("model name") or platform.processor() or platform.machine()
-
-
-def cpu() -> dict[str, Any]:
-    """Return the processor's vendor, family, model and stepping as texts.
-
-    Facts that ``/proc/cpuinfo`` does not have are left out; without that file, all.
-    """
-    named = {"vendor": "vendor_id", "family": "cpu family", "model": "model", "stepping": "stepping"}
-    return {name: fact for name, key in named.items() if (fact := _cpu_fact(key))}
-
-
-def _cpu_fact(key: str) -> str:
-    """Return the first value of a key of ``/proc/cpuinfo``; empty if there is none."""
-    try:
+    with suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return ""
-    match = re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE)
-    return match[1].strip() if match else ""
+        if match := re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE):
+            return match[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -133,8 +117,8 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
     Compared are versions, code, system, processor, arithmetic, accelerators, threads,
     kernels, settings and flags, each nested fact by its dotted key. A line is "threads: 1, then 2". ``None`` counts as
-    missing, and a missing fact differs from a value. Facts below ``cpu`` and ``arithmetic`` are compared only if both
-    entries have them.
+    missing, and a missing fact differs from a value. Facts below ``arithmetic`` are compared only if both entries
+    have them.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     before, after = ({key: value for key, value in facts.items() if value is not None} for facts in named)
@@ -142,7 +126,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
         key
         for key in dict.fromkeys(["kernels", "settings.tf32", *before, *after])
         # The system may not tell them, so a missing one is no difference.
-        if not key.startswith(("cpu.", "arithmetic.")) or (key in before and key in after)
+        if not key.startswith("arithmetic.") or (key in before and key in after)
     ]
     return [f"{key}: {before.get(key)}, then {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
 

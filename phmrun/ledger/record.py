@@ -10,11 +10,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, restored, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, json_text, read_regular, read_text, remove, staging, write_text
+from phmrun.files import data_dir, json_text, read_regular, read_text, remove, write_text
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
@@ -226,9 +227,10 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path) -
     They are written into a staging folder, then moved into place. An existing directory is replaced: its process died
     before it wrote a status.
     """
-    with staging(runs_dir / "restored") as stage:
+    runs_dir.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".restored-", dir=runs_dir) as stage:
         for run, files in runs:
-            folder = stage / run.path.name
+            folder = Path(stage) / run.path.name
             folder.mkdir()
             for name, text in files.items():
                 (folder / name).write_text(text, encoding="utf-8")

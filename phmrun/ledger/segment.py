@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from phmrun.errors import PhmrunError
-from phmrun.ledger.environment import code, command, cpu, differences, now, packages, processor, usable_cores
+from phmrun.ledger.environment import code, command, differences, now, packages, processor, usable_cores
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
 
@@ -107,7 +107,7 @@ def physical_memory() -> int:
 def facts() -> dict[str, Any]:
     """Return the environment of this process, without torch's facts.
 
-    Keys: "command", "python", "packages", "code", "system", "host", "processor", "cpu", "cores", "usable_cores" and
+    Keys: "command", "python", "packages", "code", "system", "host", "processor", "cores", "usable_cores" and
     "memory_bytes". Unknown cores are ``None``.
     """
     return {
@@ -118,7 +118,6 @@ def facts() -> dict[str, Any]:
         "system": platform.platform(),
         "host": socket.gethostname(),
         "processor": processor(),
-        "cpu": cpu(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
         "memory_bytes": physical_memory(),

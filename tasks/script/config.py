@@ -33,7 +33,7 @@ class ScriptTraining(Section):
     max_steps: ClassVar[None] = None
 
     max_time: Clock = None
-    """Time limit of this process: HH:MM:SS, or a number of minutes; null: no limit. The script is then interrupted, and
+    """Time limit of this process: HH:MM:SS; null: no limit. The script is then interrupted, and
     the same command continues it.
     """
     monitor: str = Field("loss", min_length=1)

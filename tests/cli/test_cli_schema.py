@@ -8,7 +8,6 @@ def test_schema(phmrun):
     document = json.loads(result.out)
     assert document["title"] == "phmrun nmt"
     layer = document["$defs"]["LayerConfig"]["anyOf"][0]["properties"]
-    assert "phm" in layer["structure"]["examples"]
     assert {"dense", "phm"} <= set(layer["structure"]["examples"])
     assert document["$defs"]["BatchConfig"]["properties"]["size"]["minimum"] == 1
 

@@ -10,7 +10,7 @@ def saved(request, schema, options_of, tmp_path):
         "layer": {"structure": "phm", "n": 8},
         "embedding": request.param,
         "seed": 5,
-        "training": {"max_time": 90},
+        "training": {"max_time": "01:30:00"},
     }
     config = resolve(schema, [Source("x", values)], options_of).config
     path = tmp_path / "config.yaml"

@@ -6,21 +6,13 @@ from phmrun.section import is_section
 
 
 @pytest.mark.parametrize(
-    ("given", "clock", "seconds"),
-    [
-        ("01:30:00", "01:30:00", 5400), ("1:2:3", "01:02:03", 3723), (90, "01:30:00", 5400), ("0.5", "00:00:30", 30),
-        (None, None, None), ("100:00:00", "100:00:00", 360_000),
-    ],
-)  # fmt: skip
-def test_time_limits(given, clock, seconds):
-    training = TrainingConfig(max_time=given)
-    assert training.max_time == clock
-    assert training.max_seconds == seconds
-
-
-@pytest.mark.parametrize(
-    "given", ["1:2", "x", "-5", -5, "1:60:00", "0", "00:00:00", "1h", "9" * 400, "9" * 99 + ":00:00"]
+    ("given", "seconds"), [("01:30:00", 5400), ("1:2:3", 3723), (None, None), ("100:00:00", 360_000)]
 )
+def test_time_limits(given, seconds):
+    assert TrainingConfig(max_time=given).max_seconds == seconds
+
+
+@pytest.mark.parametrize("given", ["1:2", "x", -5, "1:60:00", "90", "1h", "9" * 99 + ":00:00"])
 def test_bad_time_limits(given):
     with pytest.raises(ValidationError):
         TrainingConfig(max_time=given)
