@@ -112,6 +112,13 @@ class History:
             if not figures or any(name.startswith(figures) for name in row):
                 yield row
 
+    def names(self) -> list[str]:
+        """Return the names of all figures of the history.
+
+        Figures are keys with a slash, in order of first appearance.
+        """
+        return [name for name in dict.fromkeys(name for row in self.rows() for name in row) if "/" in name]
+
     def cut(self, step: int) -> int:
         """Remove the rows of steps after ``step``, atomically.
 
