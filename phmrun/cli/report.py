@@ -23,7 +23,7 @@ def report(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write a report of a sweep or of runs (table, plots, settings, environment) as HTML.
+    """Write a report of a sweep or of runs (table, plots, settings, environment) as HTML and Markdown.
 
     The page begins with its outcome in one sentence. The paths of the files are printed.
 

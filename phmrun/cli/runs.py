@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,7 +46,8 @@ def list_runs(
     A terminal shows a table for each task, one line per run, with the ends of ids, which name a run, too. Damaged runs
     are listed; their damage is printed on standard error.
 
-    If none fits, a message on standard error names the runs that there are.
+    If none fits, a message on standard error names the runs that there are. Runs sorted by a score have remarks: a
+    single seed, or the built-in corpus.
 
     Args:
         where: Only runs with this value of a setting or column: task=nmt, state=done, layer='phm n=8', lr=0.006; may be
@@ -59,9 +60,14 @@ def list_runs(
 
     all_runs = listing.list_runs(runs_dir)
     chosen = listing.sort(listing.where(all_runs, where or ()), sort)
-    by = sort.removeprefix("-")
+    names, by = listing.score_names(chosen), sort.removeprefix("-")
+    noted = {}
+    if by in names:
+        from phmrun.results.baselines import remarks
+
+        noted = dict(zip((run.id for run in chosen), remarks(chosen, by), strict=True))
     if as_json:
-        console.print_json([run.to_json() for run in chosen])
+        console.print_json([run.to_json() | ({"remarks": noted[run.id]} if noted else {}) for run in chosen])
         return
     if not chosen:
         kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs}))
@@ -79,17 +85,17 @@ def list_runs(
         if number:
             print()
         scores = [name for name in shown if any(run.score(name) is not None for run in part)]
-        _print_runs(part, scores, wanted)
+        _print_runs(part, scores, noted, wanted)
     for run in chosen:
         if run.damage:
             console.print_aside(f"{run.path}: {run.damage}")
 
 
-def _print_runs(runs: Sequence["Run"], scores: Sequence[str], wanted: Sequence[str]) -> None:
+def _print_runs(runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]) -> None:
     """Print runs and their trivial systems as a table.
 
     Columns are run and those ``wanted``; without any, run, state, layer, at most three settings that differ, the
-    scores, parameters and step.
+    scores, parameters, step, and the remarks by run id, if there are any.
     """
     from phmrun.ledger import listing
     from phmrun.results.baselines import listed_baselines
@@ -97,12 +103,15 @@ def _print_runs(runs: Sequence["Run"], scores: Sequence[str], wanted: Sequence[s
     settings = listing.telling_settings(runs)[:SETTINGS] if not wanted else []
     names = wanted or ["state", "layer", *settings, *scores, "parameters", "step"]
     rows = [[run.id, *(listing.value_of(run, name) for name in names)] for run in runs]
+    further = ["remarks"] if noted and not wanted else []
+    for row, run in zip(rows, runs, strict=True):
+        row += [noted[run.id]] if further else []
     for label, values in listed_baselines(runs, shown := [name for name in names if "/" in name]):
         figures = dict(zip(shown, values, strict=True))
-        rows.append([label, *(figures.get(name, "") for name in names)])
+        rows.append([label, *(figures.get(name, "") for name in names), *("" for _ in further)])
     endings = [name.rpartition(".")[2] for name in names]
     short = [end if endings.count(end) == 1 else name for end, name in zip(endings, names, strict=True)]
-    heads = ["run", *short]
+    heads = ["run", *short, *further]
     if console.stdout().is_terminal:
         for row, run in zip(rows, runs, strict=False):
             row[0] = run.id.rpartition("-")[2]

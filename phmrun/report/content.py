@@ -5,10 +5,12 @@ Paths below the data directory or the user's home are shortened, since other peo
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -16,7 +18,7 @@ from markupsafe import Markup
 from phmrun.config import load_run_config, to_yaml
 from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
-from phmrun.escaping import printable
+from phmrun.escaping import fenced, markdown, printable
 from phmrun.files import read_text, write_text
 from phmrun.ledger import State, environment
 from phmrun.ledger.record import absolute_paths, portable
@@ -29,7 +31,7 @@ from phmrun.results.layout import lay_out
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
-from phmrun.results.render import html_table
+from phmrun.results.render import html_table, markdown_page, markdown_table
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell import Cell
@@ -130,9 +132,9 @@ def write_report(
     *,
     refresh: float = 0.0,
 ) -> list[Path]:
-    """Write the report as HTML with its pictures.
+    """Write the report as HTML, its main parts as Markdown, and its pictures.
 
-    Return the written files: HTML, then pictures. Sections: results, pictures (if any), runs with faults of
+    Return the written files: HTML, Markdown, then pictures. Sections: results, pictures (if any), runs with faults of
     cells, settings, environment, and the command to reproduce them. It begins with the :func:`outcome`, counts of cells
     and of trials by state, time of training of all runs, and date.
 
@@ -180,7 +182,18 @@ def write_report(
     )
     jinja.globals["html_table"] = lambda columns, rows: Markup(html_table(columns, rows))
     write_text(path, jinja.get_template("page.jinja").render(content))
-    return [path, *(picture.path for picture in pictures)]
+    write_text(path.with_suffix(".md"), _markdown_page(content))
+    return [path, path.with_suffix(".md"), *(picture.path for picture in pictures)]
+
+
+def _markdown_page(content: Mapping[str, Any]) -> str:
+    """Return outcome, results, pictures, runs and the command of a report as Markdown."""
+    said = [content["outcome"], content["opening"], *(f"Not run: {fault}" for fault in content["faults"])]
+    parts = [f"# {markdown(shared(content['title']))}", *(markdown(shared(text)) for text in said)]
+    parts.append(markdown_page(replace(content["laid"], title="")).strip())
+    parts += [f"![{markdown(picture.caption)}]({quote(picture.path.name)})" for picture in content["pictures"]]
+    parts += ["## Runs", markdown_table(*content["runs"]).strip(), "## Reproduce", fenced(shared(content["command"]))]
+    return "\n\n".join(parts) + "\n"
 
 
 def _pareto(table: ResultTable, path: Path, heading: str) -> Iterable[Picture]:

@@ -9,7 +9,8 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
 from phmrun.ledger.scores import score_value
 from phmrun.metric import OF, baseline_of, divergence_of, floors_of, metric_of
-from phmrun.results.table import ResultTable
+from phmrun.results.entries import entry_of_run, identities
+from phmrun.results.table import BUILTIN, REDUCED, ResultTable
 
 
 @dataclass(frozen=True)
@@ -118,3 +119,22 @@ def shortfall(metrics: Mapping[str, Any]) -> str | None:
     return (
         f"untrained: {score} {shown} does not beat the floor {best.partition(OF)[2]}, {floors[best]:.2f}, significantly"
     )
+
+
+def remarks(runs: Sequence[Run], score: str) -> list[str]:
+    """Return the reasons for which a run's score alone orders nothing, for each run; empty without any.
+
+    They are a single seed with these settings, and the built-in corpus. Runs without the score have none.
+    """
+    entries = [entry_of_run(run) for run in runs]
+    keys, scored = identities(entries), [run.score(score) is not None for run in runs]
+    seeds: dict[str, set[str]] = {}
+    for key, entry, has_score in zip(keys, entries, scored, strict=True):
+        if has_score:
+            seeds.setdefault(key, set()).add(str(entry.seed))
+    texts = []
+    for key, entry, has_score in zip(keys, entries, scored, strict=True):
+        parts = ["1 seed"] if len(seeds.get(key, ())) == 1 else []
+        parts += [f"{REDUCED} built-in corpus"] if entry.label("data") == BUILTIN else []
+        texts.append("; ".join(parts) if has_score else "")
+    return texts

@@ -48,6 +48,23 @@ def test_list_shows_scores_in_order(runs_dir: Path) -> None:
     assert err == ""
 
 
+def test_list_sorted_by_a_score_says_what_orders_nothing(runs_dir: Path) -> None:
+    rest = {"task": "nmt", "data": {"name": "multi30k"}, "layer": "dense"}
+    for seed in (1, 2):
+        run = Run.create(runs_dir, f"nmt-two-{seed}", yaml.safe_dump({**rest, "seed": seed}))
+        run.update_metrics("test/bleu", {"value": 20.0 + seed, "signature": ""})
+        run.set_state(State.DONE, step=500)
+    listed = json.loads(phmrun(runs_dir, "runs", "list", "--sort=-test/bleu", "--json")[0])
+    assert {run["run_id"]: run["remarks"] for run in listed} == {
+        PHM: "1 seed; ‡ built-in corpus",
+        DENSE: "1 seed; ‡ built-in corpus",
+        "nmt-two-2": "",
+        "nmt-two-1": "",
+    }
+    assert "1 seed; ‡ built-in corpus" in phmrun(runs_dir, "runs", "list", "--sort=-test/bleu")[0]
+    assert "1 seed" not in phmrun(runs_dir, "runs", "list", "--sort", "state")[0]
+
+
 def test_list_filters(runs_dir: Path) -> None:
     actual = json.loads(
         phmrun(runs_dir, "runs", "list", "--where", "layer=dense", "--where", "state=done", "--json")[0]

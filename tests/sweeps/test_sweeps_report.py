@@ -71,7 +71,12 @@ def page(stood, tmp_path, monkeypatch):
 
 
 def test_the_page_has_everything(page):
-    assert [path.name for path in page] == ["page.html", "page-pareto-1.svg", "page-toy-history.svg"]
+    assert [path.name for path in page] == ["page.html", "page.md", "page-pareto-1.svg", "page-toy-history.svg"]
+    markdown = page[1].read_text()
+    assert markdown.startswith(
+        "# Layers & \\<sizes\\>\n\nSo far, with 3 of 6 cells done, the best test accuracy (%) is 82.00"
+    )
+    assert "| dense | 144 | 80.50 ± 0.71 | 2 |" in markdown
     tags = Tags()
     tags.feed(page[0].read_text())
     text = tags.text
