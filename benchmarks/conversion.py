@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from phmrun.layers import conversion_report, convert, load, save
 
-BUT = ("*.token_type_embeddings", "*.conv_layers.0.conv")
-"""Layers that 4 does not divide: BERT's two token types, and the first convolution of wav2vec2, with one channel."""
+BUT = ("*.token_type_embeddings",)
+"""Layer that 4 does not divide: BERT's two token types."""
 SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256}
 DTYPES = (torch.float32, torch.bfloat16)
 
@@ -39,7 +39,7 @@ class Architecture(NamedTuple):
 
 
 def architectures() -> dict[str, Architecture]:
-    """Return GPT-2, BERT, Llama, ViT, T5, wav2vec2, Qwen3 and ModernBERT with two small blocks each."""
+    """Return GPT-2, BERT, Llama, T5, Qwen3 and ModernBERT with two small blocks each."""
     import transformers as hf
 
     tokens = {"input_ids": torch.arange(20).view(2, 10) + 3}
@@ -49,29 +49,14 @@ def architectures() -> dict[str, Architecture]:
     qwen3 = hf.Qwen3Config(vocab_size=256, head_dim=16, num_key_value_heads=2, tie_word_embeddings=True, **SIZES)
     special = {f"{name}_token_id": number for number, name in enumerate(("pad", "bos", "eos", "cls", "sep"))}
     modernbert = hf.ModernBertConfig(vocab_size=256, **special, **SIZES)
-    vit = hf.ViTConfig(image_size=32, patch_size=8, num_labels=8, **SIZES)
     t5 = hf.T5Config(vocab_size=256, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4)
-    wav2vec2 = hf.Wav2Vec2Config(
-        vocab_size=32,
-        conv_dim=(64, 64),
-        conv_stride=(5, 2),
-        conv_kernel=(10, 4),
-        num_feat_extract_layers=2,
-        num_conv_pos_embeddings=16,
-        num_conv_pos_embedding_groups=4,
-        **SIZES,
-    )
-    sound = torch.linspace(-30, 30, 2 * 400).view(2, 400).sin()
-    pixels = torch.linspace(-1, 1, 2 * 3 * 32 * 32).view(2, 3, 32, 32)
     return {
         "GPT-2": Architecture(lambda: hf.GPT2LMHeadModel(gpt2), ".h.", tokens),
         "BERT": Architecture(lambda: hf.BertForMaskedLM(bert), ".layer.", tokens),
         "Llama": Architecture(lambda: hf.LlamaForCausalLM(llama), ".layers.", tokens),
-        "ViT": Architecture(lambda: hf.ViTForImageClassification(vit), ".layer", {"pixel_values": pixels}),
         "T5": Architecture(
             lambda: hf.T5ForConditionalGeneration(t5), ".block.", {**tokens, "decoder_input_ids": tokens["input_ids"]}
         ),
-        "wav2vec2": Architecture(lambda: hf.Wav2Vec2ForCTC(wav2vec2), ".layers.", {"input_values": sound}),
         "Qwen3": Architecture(lambda: hf.Qwen3ForCausalLM(qwen3), ".layers.", tokens),
         "ModernBERT": Architecture(lambda: hf.ModernBertForMaskedLM(modernbert), ".layers.", tokens),
     }

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from phmrun.bench.machine import last_level_cache
 from phmrun.bench.timing import MEASUREMENT, Timing, interleave, ratios
 from phmrun.config.options import checked_options, options_of
-from phmrun.kernels import Choice, choose, products_of
+from phmrun.kernels.choice import Choice, choose, products_of
 from phmrun.layers import Linear, folded, for_inference
 from phmrun.layers.inference import factors_pay, resolve_application
 from phmrun.layers.linear import Application

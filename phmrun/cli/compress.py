@@ -78,13 +78,8 @@ def compress(
     with waiting("preparing"):
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
-        from phmrun.exchange.compress import (
-            derivation,
-            layer_of,
-            make_plan,
-        )
-        from phmrun.exchange.further_training import further_training, in_words
-        from phmrun.exchange.merging import merge_updates, without_updates
+        from phmrun.exchange.compress import derivation, layer_of, make_plan, merge_updates, without_updates
+        from phmrun.exchange.further_training import further_training
 
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
     if n is not None:
@@ -114,8 +109,6 @@ def compress(
     )
     if not as_json:
         _show(plan)
-        if steps:
-            console.print_line(in_words(training))
     result = None
     if not dry_run:
         if sequences:

@@ -29,8 +29,8 @@ def import_model(
         task: Sequence-to-sequence task: nmt, style.
         data: Dataset to score the run on (default: none).
         prefix: Common prefix of your own parallel files, instead of --data.
-        source: Source language: en (default: the checkpoint's).
-        target: Target language: de (default: the checkpoint's).
+        source: Source language: en.
+        target: Target language: de.
 
     Examples:
         phmrun import opus-mt-en-de --task nmt --data multi30k --source en --target de

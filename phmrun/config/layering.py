@@ -25,6 +25,8 @@ from phmrun.section import OpenSection, Section, former_name, is_section
 E = TypeVar("E", bound=Experiment)
 PROVENANCE = "provenance"
 """Key whose entries state the origins of other keys' values."""
+GONE = {"normalize": False, "init": "uniform", "share": "none"}
+"""Options of layers that are gone, with their value in stored configurations."""
 
 
 class OptionsOf(Protocol):
@@ -310,6 +312,7 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
         texts = [f"{option}={values.pop(option)}" for option in sorted(inside & values.keys())]
         if texts:
             values["options"] = " ".join([str(values.get("options", "")), *texts]).strip()
+    values = {option: value for option, value in values.items() if option in names or GONE.get(option) != value}
     for option in values.keys() - set(names):
         what, valid = f"the layer {structure!r} has no option {option!r}", names or ["no options"]
         origin_label = merged.origin.get(f"{name}.{option}")

@@ -8,16 +8,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.registry import EMBEDDINGS, FREEZE, OURS, STRUCTURES
 from phmrun.section import Section
-
-Share = Literal["none", "model", "kind"]
-"""Sharing of a factor between the maps of a network, by value of the option ``share``."""
 
 
 class _Options(Section):

@@ -11,7 +11,7 @@ from torch import nn
 
 from phmrun.config import Experiment
 from phmrun.errors import counted
-from phmrun.kernels import Choice, choose, products_of
+from phmrun.kernels.choice import Choice, choose, products_of
 from phmrun.ledger.environment import usable_cores
 from phmrun.ledger.load import busy_cores
 

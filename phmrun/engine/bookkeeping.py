@@ -11,7 +11,7 @@ import torch
 
 from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
-from phmrun.kernels import Choice
+from phmrun.kernels.choice import Choice
 from phmrun.kernels.switch import float32_precision
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split

@@ -43,7 +43,7 @@ from phmrun.engine.processes import Death, await_the_watch, ending_with, followe
 from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.engine.randomness import Randomness
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.kernels import has_bf16
+from phmrun.kernels.processor import has_bf16
 
 LOG = logging.getLogger("phmrun.engine")
 

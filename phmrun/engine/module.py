@@ -23,7 +23,7 @@ from phmrun.engine.export_graph import ExportGraph
 from phmrun.engine.optimizers import OptimizerBuilder
 from phmrun.engine.schedules import Schedule
 from phmrun.errors import PhmrunError
-from phmrun.layers import Structure, share_parameters
+from phmrun.layers import Structure
 from phmrun.layers.network import replace_structures
 from phmrun.registry import LOSSES, TASKS, networks
 
@@ -156,7 +156,6 @@ class TrainingModule(nn.Module):
     def __init__(self, network: nn.Module, optimizer: OptimizerBuilder, schedule: Schedule) -> None:
         super().__init__()
         self.network = network
-        share_parameters(network)
         self.make_optimizer = optimizer
         self.schedule = schedule
         self._changing = [part for part in network.modules() if isinstance(part, Structure) and part.temporary]

@@ -25,7 +25,7 @@ from phmrun.engine.data import DataModule, Vocabulary
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.kernels import Choice
+from phmrun.kernels.choice import Choice
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.record import WEIGHTS

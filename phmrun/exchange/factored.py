@@ -11,7 +11,6 @@ from torch import nn
 from phmrun.layers import LSTM, Embedding, Linear
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.gate_maps import GateMaps
-from phmrun.layers.network import share_parameters
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure
@@ -64,7 +63,6 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
         attach_report(duplicate, records, before)
         for name in chosen.values():
             duplicate.get_submodule(name).load_state_dict(sources[name].state_dict())
-    share_parameters(duplicate)
     return duplicate.eval().requires_grad_(False)
 
 

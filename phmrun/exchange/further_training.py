@@ -51,13 +51,3 @@ def further_training(
     if "training.optimizer.lr" not in chosen:
         update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{rate * peak:.2g}")})
     return training.model_copy(update={**update, **limits})
-
-
-def in_words(training: TrainingConfig) -> str:
-    """Return steps, schedule, rate and warm-up of a training in one line.
-
-    The rate is left out if it is None, because the schedule fixes it. ``max_steps`` must be set.
-    """
-    schedule, rate = training.schedule, training.optimizer.lr
-    shape = f"{schedule.name} from rate {rate:.2g}" if rate is not None else schedule.name
-    return f"further training: {training.max_steps:,} steps, {shape}, warm-up {schedule.warmup}"

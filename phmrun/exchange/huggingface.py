@@ -50,7 +50,6 @@ class Imported:
     model: Mapping[str, Any]  # keys of the model section
     decoding: Mapping[str, Any]  # keys of the decoding section
     vocabularies: Vocabularies
-    languages: tuple[str, str] | None  # source and target, if the checkpoint names them
     order: Sequence[int]  # token id in the checkpoint, by phmrun's token id
 
 
@@ -90,7 +89,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     """Translate a T5 checkpoint's config and SentencePiece model into phmrun settings.
 
     Pieces beyond the SentencePiece model's are named ``<extra N>``. Pieces beyond ``vocab_size`` are dropped. Layers
-    are pre-norm with RMS and relative positions. Both sides share one vocabulary; languages are unknown.
+    are pre-norm with RMS and relative positions. Both sides share one vocabulary.
 
     Raises:
         PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
@@ -122,7 +121,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     checkpoint.tensor(*T5_TABLES, shape=(size, width))  # checked before a list of so many names is made
     names = [*pieces, *(f"<extra {number}>" for number in range(len(pieces), size))][:size]
     vocabulary, order = _renumbered(checkpoint, spiece, names, _token(checkpoint, "unk_token_id", processor.unk_id()))
-    return Imported(model, _search(checkpoint), Vocabularies(vocabulary, vocabulary), None, order)
+    return Imported(model, _search(checkpoint), Vocabularies(vocabulary, vocabulary), order)
 
 
 def _is_scaled(checkpoint: Checkpoint) -> bool:
@@ -142,7 +141,7 @@ def _marian(checkpoint: Checkpoint) -> Imported:
 
     Layers are post-norm with sinusoidal positions. Sizes, activation and dropout are the config's; encoder and decoder
     must have the same heads and inner width. Both sides' vocabularies have the pieces of ``vocab.json`` and their own
-    SentencePiece models. Languages come from ``tokenizer_config.json``.
+    SentencePiece models.
 
     Raises:
         PhmrunError: (exit 3) A setting is not supported, or the vocabulary is damaged.
@@ -183,7 +182,7 @@ def _marian(checkpoint: Checkpoint) -> Imported:
         _processor(checkpoint, spm)
         side, order = _renumbered(checkpoint, spm, names, unknown_token)
         sides.append(side)
-    return Imported(model, _search(checkpoint), Vocabularies(*sides), _languages(checkpoint), order)
+    return Imported(model, _search(checkpoint), Vocabularies(*sides), order)
 
 
 def _search(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -204,18 +203,6 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
         values = ", ".join(f"{key} {settings[key]}"[:60] for key in unused)
         _LOG.warning("%s: not used, so outputs may differ from transformers': %s", GENERATION, one_line(values))
     return search
-
-
-def _languages(checkpoint: Checkpoint) -> tuple[str, str] | None:
-    """Return source and target language of ``tokenizer_config.json``.
-
-    None if it does not name two different ones.
-    """
-    settings = checkpoint.optional("tokenizer_config.json")
-    source, target = settings.get("source_lang"), settings.get("target_lang")
-    if not (isinstance(source, str) and isinstance(target, str) and source and target) or source == target:
-        return None
-    return source, target
 
 
 def _renumbered(

@@ -22,7 +22,6 @@ from phmrun.models.transformer import Transformer
 from phmrun.registry import TASKS
 
 ORIGIN = "imported.json"
-SIDES = ("source", "target")
 LONGEST_NAME = 80  # characters of the checkpoint's name in a run id
 
 
@@ -64,7 +63,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     kind = str(checkpoint.config["model_type"])
     vocabulary = {"joint": True, "multiple_of": 1, "size": len(imported.vocabularies.source)}
     if not data.keys() & {"name", "prefix"}:
-        data = {**dict(zip(SIDES, imported.languages or ("input", "output"), strict=True)), **data, "name": NO_DATA}
+        data = {"source": "input", "target": "output", **data, "name": NO_DATA}
     values = {"data": {**data, "vocabulary": vocabulary}, "model": imported.model, "decoding": imported.decoding}
     config = resolve(description.load("schema"), [Source(f"the checkpoint {kind}", values)], options_of).config
     counts = count_parameters(config, imported.vocabularies.sizes)

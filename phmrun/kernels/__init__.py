@@ -5,16 +5,3 @@ Depends on torch only.
 On AMD processors torch sends float32 products to MKL, which runs them at half of the speed of oneDNN in the same wheel.
 A run chooses the library once and records it (:mod:`choice`). Importing this package has no side effects.
 """
-
-from phmrun.kernels.attention import attend
-from phmrun.kernels.choice import Choice, choose
-from phmrun.kernels.probe import products_of
-from phmrun.kernels.processor import has_bf16
-
-__all__ = [
-    "Choice",
-    "attend",
-    "choose",
-    "has_bf16",
-    "products_of",
-]

@@ -6,7 +6,6 @@ measured once per process for each of these, in a few milliseconds. The kernels 
 in the last digits, and may differ between machines. Scores are therefore not computed with them.
 """
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 
@@ -15,8 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from phmrun.kernels.processor import is_amd
-
-LOG = logging.getLogger("phmrun.kernels")
 
 Map = Callable[[Tensor], Tensor]
 """``[rows, in_features] -> [rows, out_features]``."""
@@ -29,16 +26,12 @@ MKL_ROWS = 4
 """Fewest rows for which MKL's packed layout is faster than ``F.linear``."""
 PACKED_ROWS = 256
 """Number of rows that MKL packs for; of 1, 8, 64 and 256, the fastest at any number of rows from 4."""
-TOLERANCE = 1e-4
-"""Largest difference of a packed product from ``F.linear``, relative to the largest output."""
 ROUNDS = 3
 CLEARLY = 0.9
 """Largest share of the time of ``F.linear`` at which another kernel is chosen, because of noise."""
 
 _CHOSEN: dict[tuple[int, int, int, int], str] = {}
 """Name of the fastest kernel in this process, by output and input features, rows and threads."""
-_MISSING: set[str] = set()
-"""Kernels that this torch lacks and that were logged."""
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> Map:
@@ -134,29 +127,15 @@ class FewRows:
 
         Shapes: ``[rows, in_features] -> [rows, out_features]``.
 
-        The first call with a number of rows may measure the kernels, and checks the chosen one.
+        The first call with a number of rows may measure the kernels.
         """
-        apply = self._by_rows.get(len(inputs))
-        if apply is None:
-            apply = self._by_rows[len(inputs)] = self._checked(inputs)
-        return apply(inputs)
-
-    def _checked(self, inputs: Tensor) -> Map:
-        """Return the map for this number of rows.
-
-        A kernel in ``PRIVATE`` is checked on the last row. If it differs from ``F.linear`` by more than 1e-4 of the
-        row's largest output (``TOLERANCE``), a warning is logged and ``F.linear`` is returned.
-        """
-        name = self._chosen(len(inputs))
-        if name not in self._by_kernel:
-            self._by_kernel[name] = KERNELS[name](self.weight, self.bias)
-        apply = self._by_kernel[name]
-        if name in PRIVATE:
-            expected = F.linear(inputs[-1:], self.weight, self.bias)
-            if bool((apply(inputs)[-1:] - expected).abs().max() > TOLERANCE * expected.abs().max()):
-                LOG.warning("the kernel %r is wrong for %d rows: torch's own is used", name, len(inputs))
-                return _linear(self.weight, self.bias)
-        return apply
+        rows = len(inputs)
+        if rows not in self._by_rows:
+            name = self._chosen(rows)
+            if name not in self._by_kernel:
+                self._by_kernel[name] = KERNELS[name](self.weight, self.bias)
+            self._by_rows[rows] = self._by_kernel[name]
+        return self._by_rows[rows](inputs)
 
     def _chosen(self, rows: int) -> str:
         """Return the kernel for this number of rows.
@@ -203,8 +182,7 @@ def _works(name: str, inputs: Tensor) -> bool:
     """Return True if this build of torch has the kernel's operators.
 
     Only kernels in ``PRIVATE`` are tried, at every call, with a weight of 8 rows and the columns, type and device of
-    ``inputs``; others always work. If one fails, a warning is logged once per process; none is logged for MKL if torch
-    was built without it.
+    ``inputs``; others always work.
     """
     if name not in PRIVATE:
         return True
@@ -213,9 +191,5 @@ def _works(name: str, inputs: Tensor) -> bool:
     try:
         PRIVATE[name](inputs.new_ones(8, inputs.shape[1]), None)(inputs)
     except (AttributeError, NotImplementedError, RuntimeError):
-        if name not in _MISSING:
-            _MISSING.add(name)
-            library = "mkl" if name == "mkl" else "mkldnn"
-            LOG.warning("this torch has no packed products (torch.ops.%s): decoding continues without them", library)
         return False
     return True

@@ -14,10 +14,8 @@ def is_amd() -> bool:
 
     Reads ``/proc/cpuinfo``, or Python's ``platform`` if that is missing or names no vendor.
     """
-    try:
-        vendor = re.search(r"vendor_id\s*:\s*(\S+)", CPU_INFO.read_text(encoding="utf-8"))
-    except OSError:
-        vendor = None
+    text = CPU_INFO.read_text(encoding="utf-8") if CPU_INFO.is_file() else ""
+    vendor = re.search(r"vendor_id\s*:\s*(\S+)", text)
     return "AMD" in (vendor[1] if vendor else platform.processor())
 
 
@@ -27,17 +25,6 @@ def has_avx512() -> bool:
     Without it, torch's switch to oneDNN has no effect.
     """
     return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-
-
-def has_amx() -> bool:
-    """Return True if the processor has AMX units for bfloat16 matrices.
-
-    False if ``/proc/cpuinfo`` cannot be read.
-    """
-    try:
-        return "amx_bf16" in CPU_INFO.read_text(encoding="utf-8")
-    except OSError:
-        return False
 
 
 def has_bf16() -> bool:

@@ -2,7 +2,7 @@
 
 ``torch.backends.mkldnn.matmul.fp32_precision = "bf16"`` allows oneDNN to compute in bfloat16. Processors without AMX
 have no such kernel, so oneDNN computes in float32 there. The probe of accuracy
-(:mod:`phmrun.kernels.probe`) tells both apart.
+(:mod:`phmrun.kernels.choice`) tells both apart.
 """
 
 from collections.abc import Iterator

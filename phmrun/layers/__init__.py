@@ -13,7 +13,7 @@ from phmrun.layers.hugging_face import from_pretrained, save_pretrained
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.network import share_parameters, tied_output
+from phmrun.layers.network import tied_output
 from phmrun.layers.report import ConversionReport, conversion_report
 from phmrun.layers.structure import Structure, build_structure, register
 
@@ -45,6 +45,5 @@ __all__ = [
     "register_embedding",
     "save",
     "save_pretrained",
-    "share_parameters",
     "tied_output",
 ]

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.inference import Foldable, folded_module, replaced, restore_transformers
+from phmrun.layers.inference import plain_module, replaced, restore_transformers
 from phmrun.layers.linear import Linear, glorot_std
 from phmrun.layers.report import ATTRIBUTE, ConversionReport, conversions, parameter_count, trained_count
 from phmrun.layers.structure import Structure
@@ -143,8 +143,8 @@ def merge(model: Model) -> Model:
     tables: dict[int, nn.Parameter] = {}
 
     def merged(module: nn.Module) -> nn.Module:
-        if isinstance(module, Linear | Embedding | Foldable) and adapters_of(module):
-            return folded_module(module, tables).train(module.training)
+        if (isinstance(module, Linear | Embedding) or hasattr(module, "plain")) and adapters_of(module):
+            return plain_module(module, "folded", tables).train(module.training)
         return module
 
     with torch.no_grad():

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.kernels import attend
+from phmrun.kernels.attention import attend
 from phmrun.layers.linear import Linear, glorot_std
 
 Maps = Literal["joint", "separate"]

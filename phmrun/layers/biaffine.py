@@ -74,16 +74,8 @@ class Biaffine(nn.Module):
                 nn.init.zeros_(parameter)
 
     @property
-    def factored(self) -> bool:
-        """True if W is never built, in inference either."""
-        return self._form is not None
-
-    @property
-    def _form(self) -> BilinearForm | None:
-        """Bilinear form of the structure without W.
-
-        None if it has none.
-        """
+    def form(self) -> BilinearForm | None:
+        """Bilinear form of the structure, with which W is never built; None if it has none."""
         form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
         return form
 
@@ -103,8 +95,8 @@ class Biaffine(nn.Module):
         """
         batch, m, labels = y.shape[0], y.shape[1], self.out_features
         # [batch, n, size] and [batch, m, labels, size]; their inner products are the scores without v·y + c
-        if self._form is not None:
-            left, right = self._form.sides(list(self.maps), x, y, self.u)
+        if self.form is not None:
+            left, right = self.form.sides(list(self.maps), x, y, self.u)
         else:
             mapped = F.linear(y, self.weight.flatten(0, 1), None if self.u is None else self.u.flatten())
             left, right = x, mapped.unflatten(-1, (labels, -1))
@@ -128,8 +120,8 @@ class Biaffine(nn.Module):
         Returns:
             ``[…, labels]``.
         """
-        if self._form is not None:
-            scores = self._form.pairs(list(self.maps), x, y)
+        if self.form is not None:
+            scores = self.form.pairs(list(self.maps), x, y)
         else:
             left, right = (vectors.reshape(-1, self.in_features) for vectors in (x, y))
             scores = bilinear_forms(self.weight, left, right).view(*x.shape[:-1], self.out_features)

@@ -1,10 +1,9 @@
 """Checks of third-party structures, with errors that name the fault and its source line.
 
-A third-party class is checked three times; built-in structures have tests instead:
+A third-party class is checked twice; built-in structures have tests instead:
 
 1. on registration: required methods and options;
-2. on the first build: a trial on torch's meta device, which uses no memory;
-3. on every build: its ``count``, if it defines one, against the parameters.
+2. on the first build: a trial on torch's meta device, which uses no memory.
 """
 
 import inspect
@@ -41,18 +40,17 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
     for name, line in NEEDED.items():
         if getattr(structure, name) is getattr(base, name):
             raise _slip(structure, f"has no {name}", f"Define {line}.")
-    parameters = list(inspect.signature(structure.__init__).parameters.values())[1:]
-    wanted = "def __init__(self, out_features: int, in_features: int, *, option: int = 4)"
-    if [parameter.name for parameter in parameters[:2]] != ["out_features", "in_features"]:
-        raise _slip(structure, "does not begin with out_features and in_features in __init__", f"Write {wanted}.")
+    signature = inspect.signature(structure.__init__)
+    parameters = list(signature.parameters.values())[1:]
     options = parameters[2:]
-    for option in options:
-        if option.kind is not inspect.Parameter.KEYWORD_ONLY or option.default is inspect.Parameter.empty:
-            fault = f"has {str(option)!r} in __init__, which is no option: a name after * with a default"
-            raise _slip(structure, fault, f"Write {wanted}.")
-        if option.annotation is inspect.Parameter.empty:
-            written = f'{option.name}: Annotated[{type(option.default).__name__}, "its meaning"] = {option.default!r}'
-            raise _slip(structure, f"does not say of which type its option {option.name!r} is", f"Write {written}.")
+    wrong = [
+        option
+        for option in options
+        if option.kind is not option.KEYWORD_ONLY or option.empty in (option.default, option.annotation)
+    ]
+    if [parameter.name for parameter in parameters[:2]] != ["out_features", "in_features"] or wrong:
+        wanted = 'def __init__(self, out_features: int, in_features: int, *, option: Annotated[int, "its meaning"] = 4)'
+        raise _slip(structure, f"has the constructor {signature}", f"Write {wanted}.")
     # Listings call check with the defaults for every size.
     try:
         inspect.signature(structure.check).bind(1, 1, **{option.name: option.default for option in options})
@@ -66,8 +64,7 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
     """Build a structure, whose class is validated first if it is new.
 
     The parameters are not initialized. Each class is validated once per process, by a trial of these sizes without
-    memory: W has the right shape, and there is a parameter. If the class itself defines ``count``, it is compared with
-    the parameters at every build.
+    memory: W has the right shape, and there is a parameter.
 
     Raises:
         PhmrunError: The sizes or options do not fit, or the class is faulty.
@@ -86,14 +83,7 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
         if not any(True for _ in trial.parameters()):
             raise _slip(structure, "has no parameters", "Make them nn.Parameter and attributes of self.")
         _TRIED.add(structure)
-    instance = structure(*size, **options)
-    if "count" in vars(structure):
-        counted = structure.count(*size, **{**structure.defaults(), **options})
-        actual = instance.kept()
-        if counted != actual:
-            fault = f"counts {counted:,} parameters for {out_features}×{in_features}, but has {actual:,}"
-            raise _slip(structure, fault, "Correct its count, or delete it: built parameters are counted by default.")
-    return instance
+    return structure(*size, **options)
 
 
 _TRIED: set[type] = set()

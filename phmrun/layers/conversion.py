@@ -16,8 +16,7 @@ from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError
 from phmrun.layers.adapters import freeze_base
-from phmrun.layers.convolution import Convolution
-from phmrun.layers.counterparts import CONVOLUTIONS, Shared, counterpart, is_conv1d, replaced_matrices
+from phmrun.layers.counterparts import Shared, counterpart, is_conv1d, replaced_matrices
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.inference import replaced
 from phmrun.layers.linear import Linear
@@ -38,13 +37,10 @@ from phmrun.registry import STRUCTURES
 
 _LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
-KINDS = (
-    *(nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention),
-    *CONVOLUTIONS,
-)
+KINDS = (nn.Linear, NonDynamicallyQuantizableLinear, nn.Embedding, nn.LSTM, nn.MultiheadAttention)
 """Layers that are converted; subclasses are not, because they may compute something else."""
-STRUCTURED = (Linear, Embedding, LSTM, StructuredAttention, Convolution, Structure)
-CONVERTIBLE = "nn.Linear, nn.Embedding, nn.LSTM, nn.MultiheadAttention, nn.Conv1d, nn.Conv2d or Conv1D of transformers"
+STRUCTURED = (Linear, Embedding, LSTM, StructuredAttention, Structure)
+CONVERTIBLE = "nn.Linear, nn.Embedding, nn.LSTM, nn.MultiheadAttention or Conv1D of transformers"
 
 
 def convert(
@@ -58,11 +54,10 @@ def convert(
 ) -> Model:
     """Return a copy of ``model`` whose layers have a structure.
 
-    Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention``,
-    ``nn.Conv1d``, ``nn.Conv2d`` and transformers' ``Conv1D``. The joint map of Q, K and V is one matrix; convolutions
-    have one for each group. Tied parameters stay tied. Each layer keeps its device, type, training mode and
-    ``requires_grad``. Create the optimizer after the copy. A warning in the log reports the converted layers and those
-    that were left; :func:`conversion_report` has the details.
+    Converted are ``nn.Linear``, ``nn.Embedding``, ``nn.LSTM``, the matrices of ``nn.MultiheadAttention``, and
+    transformers' ``Conv1D``. The joint map of Q, K and V is one matrix. Tied parameters stay tied. Each layer keeps its
+    device, type, training mode and ``requires_grad``. Create the optimizer after the copy. A warning in the log reports
+    the converted layers and those that were left; :func:`conversion_report` has the whole report.
 
     Args:
         model: Any module.

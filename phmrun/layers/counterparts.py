@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.convolution import Convolution, matrix_shape
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.gate_maps import GateMaps
 from phmrun.layers.linear import Linear, glorot_std, linear_std, on_device
@@ -17,9 +16,8 @@ from phmrun.layers.structure import Structure, build_structure, build_weight
 from phmrun.layers.torch_attention import MAPS, StructuredAttention, structured
 from phmrun.registry import STRUCTURES
 
-Shared = dict[Any, Structure]
-"""New structures by the id of the dense weight, of a convolution's group by id and number."""
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
+Shared = dict[int, Structure]
+"""New structures by the id of the dense weight."""
 
 
 def is_conv1d(module: nn.Module) -> bool:
@@ -63,8 +61,6 @@ def counterpart(module: nn.Module, structure: str, shared: Shared, near: bool, o
         layer = _drawn(structure, build_weight(module).detach(), linear_std(module.in_features), near, options)
     elif isinstance(module, nn.MultiheadAttention):
         layer = _attention(module, structure, near, options)
-    elif isinstance(module, CONVOLUTIONS):
-        layer = _convolution(module, structure, shared, near, options)
     elif isinstance(module, nn.Embedding):
         layer = _embedding(module, structure, shared, near, options)
     else:
@@ -140,29 +136,6 @@ def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool,
         if near:
             layer.structure.fit(weight.detach())
     return layer
-
-
-@torch.no_grad()
-def _convolution(
-    module: nn.Conv1d | nn.Conv2d, structure: str, shared: Shared, near: bool, options: dict[str, Any]
-) -> Convolution:
-    """Return the counterpart of a convolution, with a structure for each group.
-
-    The bias stays the same parameter; unless ``near``, it gets newly drawn values in place, as in torch. With ``near``,
-    the filters are fitted. Structures in ``shared`` are used again as they are; new ones are added there. The option
-    ``application`` is ignored.
-    """
-    (rows, columns), weight = matrix_shape(module), module.weight
-    options = {name: value for name, value in options.items() if name != "application"}
-    maps = []
-    for group, filters in enumerate(weight.detach().reshape(module.groups, rows, columns)):
-        key = (id(weight), group)
-        if key not in shared:
-            shared[key] = _drawn(structure, filters, linear_std(columns), near, options)  # as torch's convolutions
-        maps.append(shared[key])
-    if module.bias is not None and not near:
-        nn.init.uniform_(module.bias, -(columns**-0.5), columns**-0.5)
-    return Convolution(module, maps)
 
 
 @torch.no_grad()

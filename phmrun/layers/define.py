@@ -183,16 +183,12 @@ class HGT(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(width) if norm else nn.Identity() for width in widths)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the last output, ``[tokens, in_features] -> [tokens, out_features]``."""
-        return self.layers(inputs)[-1]
+        """Return the last transform's output, ``[tokens, in_features] -> [tokens, out_features]``.
 
-    def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Return the output of each transform, ``[tokens, width]``, first to last.
-
-        Each is activation(norm(transform)). From the second on, features are shuffled and the stack's input is
+        Each output is activation(norm(transform)). From the second on, features are shuffled and the stack's input is
         appended, as the settings say. "residual" adds the transform's input if the widths are equal.
         """
-        hidden, results = inputs, []
+        hidden = inputs
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
             seen = hidden
@@ -206,8 +202,7 @@ class HGT(nn.Module):
             outputs = ACTIVATIONS[self.activation](norm(transform(parts)))
             adds = self.connection == "residual" and outputs.shape == hidden.shape
             hidden = hidden + outputs if adds else outputs
-            results.append(hidden)
-        return results
+        return hidden
 
 
 def _check(kind: str, name: str, valid: Collection[str]) -> None:

@@ -116,30 +116,22 @@ class ReleasedDeFINE(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the embeddings, ``[tokens, in_features] -> [tokens, out_features]``."""
         start = self._activated(self.enter_norm, self.enter(inputs))
-        return self._activated(self.leave_norm, self.leave(torch.cat([start, self._expanded(start)[-1]], dim=1)))
+        return self._activated(self.leave_norm, self.leave(torch.cat([start, self._expanded(start)], dim=1)))
 
-    def layers(self, inputs: Tensor) -> list[Tensor]:
-        """Return the output of each group transform, ``[tokens, width]``, first to last.
-
-        Inputs are ``[tokens, in_features]``; the linear maps before and after are left out.
-        """
-        return self._expanded(self._activated(self.enter_norm, self.enter(inputs)))
-
-    def _expanded(self, start: Tensor) -> list[Tensor]:
-        """Return the output of each group transform of ``start [tokens, m/2]``.
+    def _expanded(self, start: Tensor) -> Tensor:
+        """Return the output of the group transforms of ``start [tokens, m/2]``.
 
         All except the first also read ``start``, which precedes the features group by group. φ and the norm apply to
         each group's numbers.
         """
-        hidden, outputs = start, []
+        hidden = start
         for number, (transform, norm) in enumerate(zip(self.transforms, self.norms, strict=True)):
             groups: int = transform.groups  # type: ignore[assignment]
             parts = hidden.unflatten(1, (groups, -1))
             if number:
                 parts = torch.cat([start.unflatten(1, (groups, -1)), parts], dim=2)
             hidden = self._activated(norm, transform(parts).unflatten(1, (groups, -1))).flatten(1)
-            outputs.append(hidden)
-        return outputs
+        return hidden
 
     def _activated(self, norm: nn.Module, features: Tensor) -> Tensor:
         """Return φ(norm(features))."""

@@ -132,7 +132,7 @@ def save(
         facts: Further metadata of the file; None: none. The recipe replaces an entry "phmrun".
 
     Raises:
-        PhmrunError: A converted layer has no structure any more, or the model's state is not all tensors.
+        PhmrunError: A converted layer has no structure any more.
         PhmrunError: The file cannot be written.
     """
     from safetensors import torch as safetensors  # slow to import
@@ -146,8 +146,6 @@ def save(
     frozen = _frozen(model)
     skipped = _temporary(model) | frozen.keys()
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if not isinstance(tensor, Tensor):
-            raise PhmrunError(f"the state {name!r} is a {type(tensor).__name__}, not a tensor, and cannot be saved")
         if name in skipped:
             continue
         if id(tensor) in names:

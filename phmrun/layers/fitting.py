@@ -10,6 +10,7 @@ there is no closed form, the factors are optimized in turn (alternating least sq
 W is ``weight [k, d]`` and C ``covariance [d, d]`` throughout.
 """
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -161,29 +162,6 @@ def best_coupled_blocks(
     return b, d, c
 
 
-def best_circulant_blocks(weight: Tensor, size: int, covariance: Tensor | None = None) -> Tensor:
-    """Return the first columns ``[k/b, d/b, b]`` of the best circulant blocks.
-
-    b is ``size``; k/b and d/b are rounded up, and the result is in double precision. Without a covariance, a number is
-    the mean of the entries of W on its cyclic diagonal of the block. Entries outside W do not count; without any inside
-    it is 0. With a covariance, each row of blocks is the solution of a linear least-squares problem.
-    """
-    down, across = (-(-features // size) for features in weight.shape)
-    target, steady = padded(weight, covariance, down * size, across * size, 0.0)
-    places = torch.arange(size)
-    turned = (places.unsqueeze(1) - places) % size  # [p, m]: column at which row p reads number m
-    order = (torch.arange(across).unsqueeze(1) * size + turned.unsqueeze(1)).flatten(1)  # [p, (J, m)]
-    products = (target @ steady).view(-1, size, target.shape[1])
-    columns = []
-    for row, product in enumerate(products):
-        there = range(min(size, len(weight) - row * size))  # rows that are not padding
-        if row == 0 or len(there) < size:
-            gram = sum((steady[order[p]][:, order[p]] for p in there), torch.zeros_like(steady))
-        wanted = sum((product[p, order[p]] for p in there), torch.zeros_like(product[0]))
-        columns.append(_solve(gram, wanted.unsqueeze(1)).view(across, size))
-    return torch.stack(columns)
-
-
 def padded(
     weight: Tensor, covariance: Tensor | None, rows: int, columns: int, ridge: float = RIDGE
 ) -> tuple[Tensor, Tensor]:
@@ -249,22 +227,6 @@ def best_kronecker_sum(weight: Tensor, p: int, q: int, rank: int) -> tuple[Tenso
     return a.view(rank, p, q) * scale, b.view(rank, s, t) / scale
 
 
-def second_factors(weight: Tensor, a: Tensor, covariance: Tensor | None = None) -> Tensor:
-    """Return the best S ``[r, k/p, d/q]`` for A ``[r, p, q]``.
-
-    That is the S with the least error of Σ_i A_i ⊗ S_i, by linear least squares in double precision. ``covariance`` is
-    that of the inputs; None: the error of the matrix counts.
-    """
-    rank, p, q = a.shape
-    k, d = weight.shape
-    s, t = k // p, d // q
-    target, steady = padded(weight, covariance, k, d)
-    mixers = a.double()
-    gram = torch.einsum("iab,jac,bxcy->ixjy", mixers, mixers, steady.view(q, t, q, t)).reshape(rank * t, rank * t)
-    right = torch.einsum("iab,asbx->ixs", mixers, (target @ steady).view(p, s, q, t)).reshape(rank * t, s)
-    return _solve(gram, right).view(rank, t, s).transpose(1, 2)
-
-
 def _solve(gram: Tensor, right: Tensor) -> Tensor:
     """Return gram⁻¹ · right of a symmetric system.
 
@@ -314,3 +276,43 @@ def fit_by_gradient(module: nn.Module, weight: Tensor, covariance: Tensor | None
         optimizer.step(closure)
     for parameter in parameters:
         parameter.grad = None
+
+
+def fit_linear(module: nn.Module, weight: Tensor, covariance: Tensor | None = None, steps: int = 1000) -> None:
+    """Fit a structure whose W is linear in its parameters, in place, by conjugate gradients in double precision.
+
+    The result is the best in its class, up to rounding. Of several best ones, that with the smallest parameters.
+
+    Args:
+        module: Structure with ``materialize``.
+        weight: Matrix to approximate, ``[out_features, in_features]``.
+        covariance: E[x xᵀ] of the inputs, to minimize the error of the outputs; None: that of the matrix.
+        steps: Largest number of steps.
+    """
+    exact = copy.deepcopy(module).double()
+    parameters, weight = list(exact.parameters()), weight.double()
+    steady = None if covariance is None else steadied(covariance)
+
+    def descent(values: Tensor, target: Tensor | float) -> Tensor:
+        """Return minus the gradient of half the squared error of W(values) to a target."""
+        nn.utils.vector_to_parameters(values, parameters)
+        gap = target - exact.materialize()  # type: ignore[operator]
+        loss = (gap * (gap if steady is None else gap @ steady)).sum() / 2
+        return -torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, parameters)])
+
+    with torch.enable_grad():
+        values = torch.zeros_like(nn.utils.parameters_to_vector(parameters).detach())
+        residual = direction = descent(values, weight)
+        first = size = float(residual @ residual)
+        for _ in range(steps):
+            if size <= 1e-24 * first:
+                break
+            curved = -descent(direction, 0.0)
+            length = size / float(direction @ curved)
+            values, residual = values + length * direction, residual - length * curved
+            size, before = float(residual @ residual), size
+            direction = residual + size / before * direction
+    with torch.no_grad():
+        nn.utils.vector_to_parameters(values, parameters)
+        for parameter, value in zip(module.parameters(), parameters, strict=True):
+            parameter.copy_(value)

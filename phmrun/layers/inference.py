@@ -4,7 +4,7 @@ import copy
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -50,20 +50,6 @@ def factors_pay(structure: Structure) -> bool:
     """
     saved = structure.out_features * structure.in_features - structure.kept()
     return BYTES * saved >= structure.pays_from
-
-
-@runtime_checkable
-class Foldable(Protocol):
-    """Module with an equivalent of plain modules, which its method ``plain`` returns.
-
-    ``Linear`` and ``Embedding`` are handled separately.
-    """
-
-    def plain(self) -> nn.Module:
-        """Return the equivalent for evaluation.
-
-        It may share parameters with the module.
-        """
 
 
 class PackedLinear(nn.Module):
@@ -186,8 +172,8 @@ def for_inference(model: Model, application: Form = "dense", **parts: Form) -> M
     tables: dict[int, nn.Parameter] = {}
     for name, part in parts.items():
         child = duplicate.get_submodule(name)
-        setattr(duplicate, name, replaced(child, functools.partial(_plain, application=part, tables=tables)))
-    return replaced(duplicate, functools.partial(_plain, application=application, tables=tables))
+        setattr(duplicate, name, replaced(child, functools.partial(plain_module, application=part, tables=tables)))
+    return replaced(duplicate, functools.partial(plain_module, application=application, tables=tables))
 
 
 @torch.no_grad()
@@ -227,17 +213,7 @@ def replaced(module: Model, replace: Callable[[nn.Module], nn.Module]) -> Model:
     return visit(module)  # type: ignore[return-value]
 
 
-def folded_module(module: nn.Module, tables: dict[int, nn.Parameter]) -> nn.Module:
-    """Return the plain equivalent of a module, or the module itself if it has none.
-
-    Args:
-        module: A single layer.
-        tables: Matrices that were built before, by the id of their structure; extended in place.
-    """
-    return _plain(module, "folded", tables)
-
-
-def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
+def plain_module(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]) -> nn.Module:
     """Return the inference form of a module, or the module itself if it has none.
 
     A ``Linear`` is packed if its form or its structure's ``application`` is "factored", with "by-size" if factors pay;
@@ -261,9 +237,9 @@ def _plain(module: nn.Module, application: Form, tables: dict[int, nn.Parameter]
         plain = nn.Embedding.from_pretrained(weight, padding_idx=module.padding_idx)
         plain.weight = weight
         return plain
-    if isinstance(module, Biaffine) and module.factored and application != "folded":
+    if isinstance(module, Biaffine) and module.form is not None and application != "folded":
         return module
-    return module.plain() if isinstance(module, Foldable) else module
+    return module.plain() if hasattr(module, "plain") else module  # type: ignore[operator]
 
 
 def _table(structure: Structure, tables: dict[int, nn.Parameter]) -> nn.Parameter:

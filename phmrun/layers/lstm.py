@@ -81,8 +81,6 @@ class LSTM(nn.Module):
         super().__init__()
         if maps not in ("gate", "stacked"):
             raise PhmrunError(f"an LSTM has no maps {maps!r}", valid=("gate", "stacked"))
-        if bias_vectors not in (1, 2):
-            raise PhmrunError(f"an LSTM has 1 or 2 bias vectors per gate, not {bias_vectors}")
         if direction_masks and cell == "standard":
             raise PhmrunError("an LSTM cell 'standard' reads both directions with one mask of dropped inputs")
         if coupled and cell == "parser-v2":

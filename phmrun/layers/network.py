@@ -1,16 +1,10 @@
-"""Structures of a whole network: lookup by name, replacement and parameter sharing.
-
-A structure takes part in sharing if it has an option ``share`` and names parameters in ``shareable``. In a finished
-network these parameters become the same object in all sharing maps, like tied embeddings: they are counted, trained,
-moved and copied once. A state dict contains them under every map's name, and loading it keeps them tied.
-"""
+"""Structures of a whole network: lookup by name and replacement, and tied output maps."""
 
 from collections.abc import Mapping
 from typing import Any, cast
 
 from torch import nn
 
-from phmrun.config.options import Share
 from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.adaptive import AdaptiveInput, TiedOutput
 from phmrun.layers.define import DeFINE
@@ -92,36 +86,6 @@ def scope_of(name: str) -> str:
     """
     first = name.partition(".")[0]
     return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")
-
-
-def share_parameters(network: nn.Module) -> None:
-    """Tie the shareable parameters of like maps, in place.
-
-    Maps are alike if structure and options are the same. Those without the option ``share``, or with "none", stay as
-    they are. The first map of a group keeps its ``shareable`` parameters; the others take them over. "model": all such
-    maps share. "kind": maps at the same position of every layer share, such as all output maps of the encoder's
-    attention. A position is the module's path without its numbers.
-
-    Args:
-        network: A complete network. ``Transformer`` and the training modules of all tasks call this themselves; call it
-            for a custom network after all modules are built.
-    """
-    owners: dict[object, Structure] = {}
-    for path, module in network.named_modules():
-        if not isinstance(module, Structure) or module.options.get("share", "none") == "none":
-            continue
-        options = tuple(sorted((name, repr(value)) for name, value in module.options.items()))
-        owner = owners.setdefault((type(module), options, place(path, module.options["share"])), module)
-        for name in module.shareable:
-            setattr(module, name, getattr(owner, name))
-
-
-def place(path: str, share: Share) -> str:
-    """Return the key of the group of maps that share parameters.
-
-    "" for "model"; otherwise the path with "*" for each part that is a number.
-    """
-    return "" if share == "model" else ".".join("*" if part.isdigit() else part for part in path.split("."))
 
 
 def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **structure: Any) -> Linear | TiedOutput:

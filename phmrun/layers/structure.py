@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from phmrun.config.options import checked_options, options_of, section_of
 from phmrun.errors import PhmrunError, unknown
 from phmrun.layers import conformance
-from phmrun.layers.fitting import fit_by_gradient
+from phmrun.layers.fitting import fit_by_gradient, fit_linear
 from phmrun.registry import FREEZE, STRUCTURES
 
 Application = Literal["dense", "factored"]
@@ -81,14 +81,14 @@ class Structure(nn.Module):
     """Default application in ``Linear``; "factored" if that is cheaper in training too."""
     pays_from: float = 640 * 2**10
     """Saved bytes of weights from which packed factors are faster than W for few tokens."""
-    shareable: ClassVar[tuple[str, ...]] = ()
-    """Parameters that maps can share by the option ``share``; see :mod:`phmrun.layers.network`."""
     temporary: ClassVar[tuple[str, ...]] = ()
     """Parameters used in training only; they are not counted by :meth:`kept`."""
     adapter: ClassVar[bool] = False
     """True if W is a matrix without gradient plus an update that is trained (:mod:`phmrun.layers.adapters`)."""
     square: ClassVar[bool] = False
     """True if W must be square. Parsers' classifiers then have the linear terms of Matsuno et al. (2018)."""
+    linear: ClassVar[bool] = False
+    """True if W is linear in the parameters, so that :meth:`fit` is exact."""
     half_precision: ClassVar[bool] = True
     """True if the structure can compute in 16 bits.
 
@@ -112,12 +112,7 @@ class Structure(nn.Module):
         reason = self.misfit(out_features, in_features, **options)
         if reason:
             size = f"{out_features}×{in_features}"
-            others = STRUCTURES.names() if self.square else []
-            able = [name for name in others if STRUCTURES.get(name).misfit(out_features, in_features) is None]
-            raise PhmrunError(
-                f"layer {self.name!r} cannot build a {size} matrix: {reason}",
-                hint=f"Layers that can, with their usual options: {', '.join(able)}." if able else None,
-            )
+            raise PhmrunError(f"layer {self.name!r} cannot build a {size} matrix: {reason}")
         self.out_features = out_features
         self.in_features = in_features
         self.options = options
@@ -163,7 +158,6 @@ class Structure(nn.Module):
         """Return the number of parameters of a map, without ``temporary`` ones.
 
         Shared and frozen parameters are included. They are counted on a structure that is built on torch's meta device.
-        A third-party closed form that overrides this is compared with the parameters on every build.
 
         Raises:
             PhmrunError: The options do not fit these sizes.
@@ -248,14 +242,16 @@ class Structure(nn.Module):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit the parameters to a matrix by least squares, in place.
 
-        The default minimizes by gradients from the present parameters; override it if there is a closed form.
+        The default is exact if W is ``linear`` in the parameters. Otherwise it minimizes by gradients from the present
+        parameters; override it if there is a closed form.
 
         Args:
             weight: Matrix to approximate, ``[out_features, in_features]``.
             covariance: E[x xᵀ] of the inputs, ``[in_features, in_features]``, to minimize the mean squared error of the
                 outputs instead of the matrix.
         """
-        fit_by_gradient(self, weight, covariance)
+        fit = fit_linear if self.linear else fit_by_gradient
+        fit(self, weight, covariance)
 
     def multiplications(self, tokens: int, application: Application | None = None) -> int:
         """Return the multiplications that apply W to a batch of vectors in training.

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention, share_parameters
+from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.define import CHUNK
 from phmrun.layers.linear import glorot_std
@@ -263,7 +263,6 @@ class DeLighT(EncoderDecoder):
         self.source_embedding, self.target_embedding = embed(source), embed(target)
         words = table(target_size) if options.tie == "none" else target
         self.output = TiedOutput(width, words, options.output_bias, **output)
-        share_parameters(self)
 
 
 def _check_words(width: int, embedding: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.kernels import attend
+from phmrun.kernels.attention import attend
 from phmrun.kernels.packed import FewRows, Map, bfloat16_map
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import Choice, PackedFactors, PackedLinear

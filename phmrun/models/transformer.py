@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, share_parameters, tied_output
+from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, tied_output
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.inference import table_of
 from phmrun.layers.network import DENSE, Structures
@@ -269,7 +269,6 @@ class Transformer(EncoderDecoder):
             if self.tied
             else Linear(width, target_size, options.output_bias, **output)
         )
-        share_parameters(self)
         # Embeddings and an untied output map have variance 1/width.
         drawn = [self.source_embedding, self.target_embedding, *([] if self.tied else [self.output])]
         for module in dict.fromkeys(drawn):

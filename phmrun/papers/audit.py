@@ -22,7 +22,6 @@ from phmrun.config.problems import choices
 from phmrun.config.provenance import kind_of
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.errors import PhmrunError, unknown
-from phmrun.layers import share_parameters
 from phmrun.papers.published import Match, Printed, Verdict, judge
 from phmrun.papers.table import Column, PaperRow, PaperTable, load_table, of_column, table_names
 from phmrun.registry import TASKS, load
@@ -138,7 +137,6 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
     except ValidationError as error:
         raise PhmrunError(f"the network {name!r}: {error}", where=where) from error
     built: nn.Module = network(checked, arguments["sizes"], structures)
-    share_parameters(built)
     return built
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.kernels import attend
+from phmrun.kernels.attention import attend
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.network import Structures

@@ -10,7 +10,7 @@ from phmrun.engine import arithmetic
 from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
-from phmrun.kernels import Choice
+from phmrun.kernels.choice import Choice
 from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger import Run
 

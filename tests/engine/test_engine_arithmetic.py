@@ -9,7 +9,8 @@ from phmrun.engine.arithmetic import set_threads
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
-from phmrun.kernels import Choice, switch
+from phmrun.kernels import switch
+from phmrun.kernels.choice import Choice
 
 pytestmark = pytest.mark.skipif(not switch.has_switch(), reason="this torch has no switch")
 SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}, "hardware": {"accelerator": "cpu"}}

@@ -78,9 +78,8 @@ def test_counted_without_building_equals_built(name, options, tmp_path):
     assert counts["dense_total"] == sum(parameter.numel() for parameter in built.parameters())
     maps = [module for module in counts["modules"] if module["structure"]]
     assert {entry["structure"] for entry in maps} == {name}
-    if "share" not in options:
-        count = STRUCTURES.get(name).count
-        assert all(entry["count"] == count(*entry["shape"], **options) for entry in maps)
+    count = STRUCTURES.get(name).count
+    assert all(entry["count"] == count(*entry["shape"], **options) for entry in maps)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS.names())

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from phmrun.kernels import Choice, attend, choice, choose, probe, products_of, switch
-from phmrun.kernels.probe import Product, largest_error
+from phmrun.kernels import choice, switch
+from phmrun.kernels.attention import attend
+from phmrun.kernels.choice import Choice, Product, choose, largest_error, products_of
 from phmrun.kernels.switch import NATIVE, ONEDNN, float32_precision, onednn_products, switched
 from phmrun.layers import Linear
 
@@ -76,7 +77,7 @@ def test_products_of_a_network():
     shapes = products_of(network)
     assert Product(1, 48, 32) in shapes
     assert Product(1, 64, 64) in shapes
-    assert Product(1, probe.LARGEST, 16) in shapes
+    assert Product(1, choice.LARGEST, 16) in shapes
     assert any(shape.batch > 1 for shape in shapes)
     assert len(shapes) == len(set(shapes))
 

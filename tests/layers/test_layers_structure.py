@@ -95,7 +95,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_names():
         Linear(4, 4, structure="phm", varient="released")
     assert "layer 'phm' has no option" in str(caught.value)
     assert "Did you mean 'variant'" in str(caught.value)
-    assert caught.value.valid == ("dual", "freeze", "n", "share", "variant")
+    assert caught.value.valid == ("dual", "freeze", "n", "variant")
     with pytest.raises(PhmrunError, match="layer 'dense' has no option 'n'"):
         Embedding(4, 4, n=2)
 

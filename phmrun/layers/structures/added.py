@@ -172,11 +172,8 @@ class Added(Structure):
         if seed != TAKEN:
             self._draw(seed, struct.unpack("<d", struct.pack("<q", bits))[0])
         if self.checksum != checksum:
-            size = f"{self.out_features}×{self.in_features}"
-            what = f"the frozen {size} matrix W₀ has the checksum {self.checksum:016x}, not the stored {checksum:016x}"
-            hint = "Load the update into the model whose weights were frozen."
-            if seed != TAKEN:
-                hint = "This release of torch draws other numbers: use the release that trained the update."
+            what = f"the frozen matrix W₀ has the checksum {self.checksum:016x}, not the stored {checksum:016x}"
+            hint = "Load the update into the model whose weights were frozen, by the release of torch that trained it."
             raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **keywords: Any) -> None:

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.block_matrix import from_blocks, into_blocks
-from phmrun.layers.fitting import best_circulant_blocks
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Structure, register
 
@@ -36,6 +35,7 @@ class BlockCirculant(Structure):
     count_formula = "k·d/b"
     constraint = "none; padded where b does not divide k and d"
     source = "Ding et al. 2017; Chen et al. 2024"
+    linear = True
     pays_from: float = math.inf
 
     def __init__(
@@ -61,14 +61,6 @@ class BlockCirculant(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw c uniformly with standard deviation ``std``, in place."""
         nn.init.uniform_(self.columns, -math.sqrt(3) * std, math.sqrt(3) * std)
-
-    @torch.no_grad()
-    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the cyclic diagonals of each block, in place.
-
-        With a covariance, regress each row of blocks on the inputs. Padding does not count.
-        """
-        self.columns.copy_(best_circulant_blocks(weight, self.size, covariance))
 
     def materialize(self) -> Tensor:
         """Return W by indexing each block's first column; padding is cut."""

@@ -29,7 +29,6 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from phmrun.layers.fitting import best_circulant_blocks
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
@@ -77,6 +76,7 @@ class Circulant(Structure):
     source = "Matsuno et al. 2018, section 3.2"
     examples = ({}, {"variant": "released"})
     application: Application = "factored"
+    linear = True
     square = True
     half_precision = False
     bilinear: ClassVar[CirculantForm] = CirculantForm()
@@ -124,18 +124,6 @@ class Circulant(Structure):
         spectrum = torch.fft.fft(widened(vector))
         self.real.copy_(spectrum.real)
         self.imaginary.copy_(spectrum.imag)
-
-    @torch.no_grad()
-    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Average the cyclic diagonals of ``weight``, in place.
-
-        With a covariance, solve a linear regression instead.
-        """
-        column = best_circulant_blocks(weight, self.in_features, covariance)[0, 0]
-        if self.as_released:
-            self._set_spectrum(column[-torch.arange(self.in_features)] / self.in_features)
-        else:
-            self.column.copy_(column)
 
     def materialize(self) -> Tensor:
         """Return W as sliding windows over two copies of the column."""

@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.fitting import padded
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
@@ -32,6 +31,7 @@ class Group(Structure):
     source = "Mehta et al. 2018; 2020"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"groups": 4}, {"groups": 2, "shared": True})
     application: Application = "factored"
+    linear = True
     shuffle: ClassVar[bool] = False
     """True if the outputs are permuted: output j of group i moves to position j·g + i."""
 
@@ -65,23 +65,6 @@ class Group(Structure):
         """
         bound = math.sqrt(3 * self.groups) * std
         nn.init.uniform_(self.block, -bound, bound)
-
-    @torch.no_grad()
-    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the blocks of ``weight``, in place.
-
-        With a covariance, regress each group's outputs on its inputs. A shared block is the least-squares fit over all
-        groups: their mean without a covariance. With ``shuffle`` the rows of a group are i, i + g, i + 2g, ….
-        """
-        target, steady = padded(weight, covariance, *weight.shape)
-        rows, columns = torch.arange(self.out_features), torch.arange(self.in_features).chunk(self.groups)
-        groups = rows.view(-1, self.groups).t() if self.shuffle else rows.view(self.groups, -1)
-        product = target @ steady
-        cross = torch.stack([product[group][:, part] for group, part in zip(groups, columns, strict=True)])
-        gram = torch.stack([steady[part][:, part] for part in columns])
-        if len(self.block) == 1:
-            cross, gram = cross.sum(0, keepdim=True), gram.sum(0, keepdim=True)
-        self.block.copy_(torch.linalg.solve(gram, cross, left=False))
 
     def blocks(self) -> Tensor:
         """Return all blocks ``[g, k/g, d/g]``.

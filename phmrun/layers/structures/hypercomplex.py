@@ -3,12 +3,9 @@
 Formula:        W = Σ_i A_i ⊗ S_i (``layout="blocks"``) or Σ_i S_i ⊗ A_i ("interleaved"), i = 1…n, S_i [k/n, d/n];
                 A_i is the constant [n, n] matrix of q ↦ e_i·q for the i-th unit e_i of the algebra
 Parameters:     k·d/n
-Initialization: every entry of W is an entry of S up to its sign. ``init="uniform"``: uniform with the dense layer's
-                variance. ``init="quaternion"``: each weight is modulus · (cos θ, axis · sin θ).
-                The modulus has a χ distribution with n degrees of freedom (n = 2: Rayleigh), the phase θ is uniform,
-                the axis a random unit imaginary number. The mean variance of the parts is the dense layer's
+Initialization: every entry of W is an entry of S up to its sign; S is uniform with the dense layer's variance
 Source:         Cayley–Dickson construction; Gaudet and Maida, "Deep quaternion networks", IJCNN 2018; Parcollet et al.,
-                "Quaternion recurrent neural networks", ICLR 2019 (initialization); Tay et al., "Lightweight and
+                "Quaternion recurrent neural networks", ICLR 2019; Tay et al., "Lightweight and
                 efficient neural natural language processing with quaternion networks", ACL 2019 (Transformer)
 
 The two layouts are the same map up to a fixed permutation of inputs and outputs. In "blocks" all real parts come first,
@@ -24,7 +21,6 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.fitting import second_factors
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Structure, register
 from phmrun.layers.structures.phm import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
@@ -42,7 +38,8 @@ class Hypercomplex(Structure):
     count_formula = "k·d/n"
     constraint = "n divides k and d; n = 2, 4, 8, 16"
     source = "Tay et al. 2019; Parcollet et al. 2019"
-    examples = ({}, {"algebra": "octonion", "layout": "blocks", "init": "quaternion"})
+    examples = ({}, {"algebra": "octonion", "layout": "blocks"})
+    linear = True
 
     a: Tensor
 
@@ -56,13 +53,10 @@ class Hypercomplex(Structure):
             Literal["interleaved", "blocks"],
             "Parts of a number side by side, so that heads are split component-wise; or n blocks of features",
         ] = "interleaved",
-        init: Annotated[
-            Literal["uniform", "quaternion"], "Entries uniform; or random modulus, phase and imaginary axis"
-        ] = "uniform",
     ) -> None:
-        super().__init__(out_features, in_features, algebra=algebra, layout=layout, init=init)
+        super().__init__(out_features, in_features, algebra=algebra, layout=layout)
         n = ORDERS[algebra]
-        self.init, self.layout = init, layout
+        self.layout = layout
         self.register_buffer("a", multiplication(n), persistent=False)
         self.s = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
 
@@ -81,33 +75,8 @@ class Hypercomplex(Structure):
         return f"the {ORDERS[algebra]} parts of {algebra} numbers do not divide both sizes; valid algebras: {valid}"
 
     def reset_parameters(self, std: float) -> None:
-        """Draw S by ``init``, in place.
-
-        "uniform": uniform with standard deviation ``std``. Otherwise polar: a random modulus, phase and axis for each
-        number, with standard deviation ``std`` on average over the parts.
-        """
-        if self.init == "uniform":
-            nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
-            return
-        with torch.no_grad():
-            modulus = torch.randn_like(self.s).norm(dim=0).mul_(std)
-            phase = torch.empty_like(modulus).uniform_(-math.pi, math.pi)
-            axis = torch.randn_like(self.s[1:])
-            self.s[0] = modulus * phase.cos()
-            self.s[1:] = modulus * phase.sin() * (axis / axis.norm(dim=0))
-
-    @torch.no_grad()
-    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Fit S in place by linear least squares; A is constant.
-
-        Without a covariance, each entry of S is a signed mean of n entries of ``weight``.
-        """
-        n = len(self.a)
-        if self.layout == "interleaved":  # permute inputs and outputs to the layout "blocks"
-            rows, columns = (torch.arange(size).view(-1, n).t().flatten() for size in weight.shape)
-            weight = weight[rows][:, columns]
-            covariance = None if covariance is None else covariance[columns][:, columns]
-        self.s.copy_(second_factors(weight, self.a, covariance))
+        """Draw S uniformly with standard deviation ``std``, in place."""
+        nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
 
     def materialize(self) -> Tensor:
         """Return W = Σ_i A_i ⊗ S_i.

@@ -1,13 +1,13 @@
 """Monarch and block tensor train: two block-diagonal matrices and a permutation.
 
 Formula:        block (i, j) of W, [k/b, d/b], is L_ij R_ij with L_ij [k/b, r] and R_ij [r, d/b], i, j = 1…b
-Parameters:     r·b·(k + d); with ``normalize`` 2 more. ``rank`` 0: the largest r within the budget
+Parameters:     r·b·(k + d). ``rank`` 0: the largest r within the budget
 Initialization: Var(R) = min(1, b·r / (d/b)) / (d/b), as Qiu et al. draw a core. Var(L) follows from
                 Var(W) = r·Var(L)·Var(R), the variance of a dense W
 Source:         Dao et al., "Monarch: Expressive structured matrices for efficient and accurate training", ICML 2022
                 (r·b² = min(k, d)).
                 Block tensor train, r > 1: Qiu et al., "Compute better spent: replacing dense layers with structured
-                matrices", ICML 2024, where b = √d; ``normalize``: section 5.2
+                matrices", ICML 2024, where b = √d
 
 R maps every block of inputs to r numbers for each block of outputs; L maps the b·r numbers of a block of outputs to its
 entries. This takes r·b·(k + d) multiplications per vector, one for each parameter. If b does not divide a size, the
@@ -48,9 +48,8 @@ class Monarch(Structure):
         blocks: Annotated[int, "Blocks b each way; 0: enough for full rank within the budget"] = 0,
         rank: Annotated[int, "Rank r of each block; 0: as large as the budget allows"] = 0,
         budget: Annotated[float | str, "Share of the dense parameters that b and r are chosen for"] = "1/4",
-        normalize: Annotated[bool, "Bound the root mean square of L and R by that of their initialization"] = False,
     ) -> None:
-        super().__init__(out_features, in_features, blocks=blocks, rank=rank, budget=budget, normalize=normalize)
+        super().__init__(out_features, in_features, blocks=blocks, rank=rank, budget=budget)
         self.blocks = blocks or choose_blocks(out_features, in_features, budget)
         self.rows_of_block = block_size(out_features, self.blocks)
         columns = block_size(in_features, self.blocks)
@@ -59,12 +58,10 @@ class Monarch(Structure):
         self.rank = rank or max(1, min(int(share * out_features * in_features / numbers), self.rows_of_block, columns))
         self.left = nn.Parameter(torch.empty(self.blocks, self.rows_of_block, self.blocks * self.rank))
         self.right = nn.Parameter(torch.empty(self.blocks, self.blocks * self.rank, columns))
-        self.gain = nn.Parameter(torch.ones(2)) if normalize else None
-        self.drawn = (1.0, 1.0)
 
     @classmethod
     def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str, **_: object
+        cls, out_features: int, in_features: int, *, blocks: int, rank: int, budget: float | str
     ) -> str | None:
         """Return why ``blocks``, ``rank`` or ``budget`` is out of range, else None.
 
@@ -82,57 +79,33 @@ class Monarch(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw R and L uniformly, in place.
 
-        Set the gain to 1 if there is one. R preserves its input's variance, L gives W standard deviation ``std``.
+        R preserves its input's variance, L gives W standard deviation ``std``.
         """
         between, columns = self.right.shape[1:]
         of_right = (min(1.0, between / columns) / columns) ** 0.5
-        self.drawn = (std / (self.rank**0.5 * of_right), of_right)
-        for factor, deviation in zip((self.left, self.right), self.drawn, strict=True):
+        of_left = std / (self.rank**0.5 * of_right)
+        for factor, deviation in ((self.left, of_left), (self.right, of_right)):
             nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
-        if self.gain is not None:
-            nn.init.ones_(self.gain)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit each block in place by truncated singular value decomposition.
 
-        With ``normalize``, the gain is set to the growth, so that L and R apply as fitted. With a covariance, blocks
-        are whitened and columns of blocks fitted in turn until the error settles; then all parameters are refined by
-        gradients.
+        With a covariance, blocks are whitened and columns of blocks fitted in turn until the error settles; then all
+        parameters are refined by gradients.
         """
         with torch.no_grad():
             left, right = best_low_rank_blocks(weight, self.blocks, self.rank, covariance)
             self.left.copy_(left.transpose(1, 2).flatten(2))
             self.right.copy_(right.transpose(0, 1).flatten(1, 2))
-            if self.gain is not None:
-                self.gain.copy_(self._growth())
         if covariance is not None:
             super().fit(weight, covariance)
-
-    def factors(self) -> tuple[Tensor, Tensor]:
-        """Return L ``[b, k/b, b·r]`` and R ``[b, b·r, d/b]``.
-
-        With ``normalize``, each is divided by its growth and multiplied by its gain.
-        """
-        if self.gain is None:
-            return self.left, self.right
-        of_left, of_right = self.gain / self._growth()
-        return self.left * of_left, self.right * of_right
-
-    def _growth(self) -> Tensor:
-        """Return the growth of L and R since their initialization, ``[2]``.
-
-        It is the root mean square of the entries over the standard deviation that they were drawn with, at least 1.
-        """
-        pairs = zip((self.left, self.right), self.drawn, strict=True)
-        return torch.stack([(factor.square().mean() + 1e-8).sqrt() / drawn for factor, drawn in pairs]).clamp(min=1.0)
 
     def materialize(self) -> Tensor:
         """Return W: the products of all blocks as one batch, then one permutation.
 
         Padding is cut.
         """
-        left, right = self.factors()
-        b, r = self.blocks, self.rank
+        left, right, b, r = self.left, self.right, self.blocks, self.rank
         of_left = left.view(b, -1, b, r).transpose(1, 2)  # [i, j, k/b, r]
         of_right = right.view(b, b, r, -1).transpose(0, 1)  # [i, j, r, d/b]
         matrix = (of_left @ of_right).transpose(1, 2).reshape(b * self.rows_of_block, -1)
@@ -143,12 +116,11 @@ class Monarch(Structure):
 
         They are rows of L, padded with zeros outside their block, times R.
         """
-        left, right = self.factors()
         flat, b = index.reshape(-1), self.blocks
-        rows = F.embedding(flat, left.flatten(0, 1)).view(-1, b, self.rank)  # [tokens, j, r]
+        rows = F.embedding(flat, self.left.flatten(0, 1)).view(-1, b, self.rank)  # [tokens, j, r]
         block = F.one_hot(flat // self.rows_of_block, b).to(rows.dtype)
         spread = torch.einsum("ti,tjr->jtir", block, rows).flatten(2)  # [j, tokens, (i, r)]
-        vectors = torch.bmm(spread, right).transpose(0, 1).flatten(1)[:, : self.in_features]
+        vectors = torch.bmm(spread, self.right).transpose(0, 1).flatten(1)[:, : self.in_features]
         return vectors.reshape(*index.shape, self.in_features)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:
@@ -156,11 +128,11 @@ class Monarch(Structure):
 
         A permutation is in between.
         """
-        return apply_monarch(inputs, *self.factors(), out_features=self.out_features)
+        return apply_monarch(inputs, self.left, self.right, out_features=self.out_features)
 
     def packed(self) -> nn.Module:
         """Return a module that applies copies of R and L, with gain and growth."""
-        return PackedFactors(apply_monarch, *self.factors(), out_features=self.out_features)
+        return PackedFactors(apply_monarch, self.left, self.right, out_features=self.out_features)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of R and L.

@@ -1,7 +1,7 @@
 """PHM: parameterized hypercomplex multiplication, a sum of n Kronecker products.
 
 Formula:        W = Σ_i A_i ⊗ S_i, i = 1…n, A_i [n, n], S_i [k/n, d/n]
-Parameters:     k·d/n + n³; with ``dual`` 2n³ instead of n³; with ``share`` the n³ or 2n³ once for all sharing maps
+Parameters:     k·d/n + n³; with ``dual`` 2n³ instead of n³
 Initialization: Var(W) = Σ_i A_i²·Var(S). S has the variance of a dense W. The n numbers A_i[a, b] of each block are a
                 random unit vector, so that every block of W has the dense layer's standard deviation for any n.
                 (Independent A of variance 1/n would achieve this on average only.) With ``dual``, B is zero,
@@ -19,13 +19,12 @@ few tokens are computed without W.
 """
 
 import math
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.config.options import Share
 from phmrun.layers.fitting import best_kronecker_sum
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Structure, register
@@ -39,8 +38,7 @@ class PHM(Structure):
     count_formula = "k·d/n + n³"
     constraint = "n divides k and d"
     source = "Zhang et al. 2021, eq. 4"
-    examples = ({"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "share": "model", "dual": True})
-    shareable: ClassVar[tuple[str, ...]] = ("a", "b")
+    examples = ({"n": 2}, {"n": 4, "variant": "released"}, {"n": 4, "dual": True})
 
     def __init__(
         self,
@@ -51,12 +49,9 @@ class PHM(Structure):
         variant: Annotated[
             Literal["paper", "released"], "'paper': the formula above; 'released': the authors' code, row sums of A"
         ] = "paper",
-        share: Annotated[
-            Share, "One A for all maps of the 'model', or for all of a 'kind' (the same place in every layer)"
-        ] = "none",
         dual: Annotated[bool, "A·σ(B) in the place of A, with n³ more parameters, as in the authors' code"] = False,
     ) -> None:
-        super().__init__(out_features, in_features, n=n, variant=variant, share=share, dual=dual)
+        super().__init__(out_features, in_features, n=n, variant=variant, dual=dual)
         self.n = n
         self.variant = variant
         self.a = nn.Parameter(torch.empty(n, n, n))

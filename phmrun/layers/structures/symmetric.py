@@ -25,7 +25,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.fitting import steadied
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Application, Structure, register
 
@@ -59,6 +58,7 @@ class Symmetric(Structure):
     source = "Matsuno et al. 2018, section 3.1"
     examples = ({}, {"variant": "released"})
     application: Application = "factored"
+    linear = True
     square = True
     bilinear: ClassVar[SymmetricForm] = SymmetricForm()
 
@@ -86,18 +86,6 @@ class Symmetric(Structure):
             return
         bound = math.sqrt(3 * self.in_features) * std
         nn.init.uniform_(self.diagonal, -bound, bound)
-
-    @torch.no_grad()
-    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Copy the diagonal of ``weight`` to w, in place.
-
-        With a covariance, regress each output on the input of the same number.
-        """
-        if covariance is None:
-            self.diagonal.copy_(weight.diagonal())
-            return
-        steady = steadied(covariance)
-        self.diagonal.copy_((weight.double() @ steady).diagonal() / steady.diagonal())
 
     def materialize(self) -> Tensor:
         """Return diag(w)."""

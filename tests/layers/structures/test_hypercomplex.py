@@ -1,7 +1,5 @@
 """Hypercomplex layers against multiplication written out, and against the laws of the algebras."""
 
-import math
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -70,31 +68,13 @@ def test_a_layer_multiplies_numbers_by_numbers(algebra, layout):
 
 
 @pytest.mark.parametrize("algebra", ORDERS)
-@pytest.mark.parametrize("init", ["uniform", "quaternion"])
-def test_the_deviation_is_the_dense_layers(algebra, init):
+def test_the_deviation_is_thelayers(algebra):
     torch.manual_seed(1)
-    structure = build_structure("hypercomplex", 512, 512, algebra=algebra, init=init)
+    structure = build_structure("hypercomplex", 512, 512, algebra=algebra)
     structure.reset_parameters(0.2)
     weight = structure.materialize().detach()
     assert float(weight.std()) == pytest.approx(0.2, rel=0.02)
     assert abs(float(weight.mean())) < 0.004
-
-
-def test_the_quaternion_initialisation_has_the_literatures_distributions():
-    torch.manual_seed(2)
-    structure = build_structure("hypercomplex", 1024, 1024, init="quaternion")
-    structure.reset_parameters(0.5)
-    parts = structure.s.detach()
-    modulus = parts.norm(dim=0)
-    # χ with 4 degrees of freedom: mean √2·Γ(5/2)/Γ(2), mean square 4.
-    assert float(modulus.mean()) / 0.5 == pytest.approx(math.sqrt(2) * math.gamma(2.5), rel=0.01)
-    assert float(modulus.square().mean()) / 0.25 == pytest.approx(4.0, rel=0.01)
-    phase = torch.acos((parts[0] / modulus).clamp(-1, 1))  # uniform on [0, π]
-    assert float(phase.mean()) == pytest.approx(math.pi / 2, rel=0.01)
-    assert float(phase.var()) == pytest.approx(math.pi**2 / 12, rel=0.02)
-    axis = parts[1:] / parts[1:].norm(dim=0)
-    assert axis.mean(dim=(1, 2)).abs().max() < 0.01
-    torch.testing.assert_close(axis.square().mean(dim=(1, 2)), torch.full((3,), 1 / 3), rtol=0.02, atol=0)
 
 
 def test_sizes_that_do_not_fit_are_refused_with_the_algebras_that_do():

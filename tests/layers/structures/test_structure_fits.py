@@ -77,7 +77,7 @@ def test_the_best_low_rank_matrix_of_outputs_is_that_of_the_outputs_themselves()
 
 def test_each_block_of_a_monarch_matrix_is_the_best_of_its_rank():
     weight = torch.randn(6, 9, generator=torch.Generator().manual_seed(7))
-    actual = built("monarch", {"blocks": 3, "rank": 1, "normalize": True}, (6, 9), 1)
+    actual = built("monarch", {"blocks": 3, "rank": 1}, (6, 9), 1)
     actual.fit(weight)
     for rows in range(0, 6, 2):
         for columns in range(0, 9, 3):
