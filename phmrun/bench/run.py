@@ -1,4 +1,4 @@
-"""Speed and memory of a run: training, validation and prediction, beside others in the same rounds.
+"""Speed and memory of a run: training, validation and prediction.
 
 The times that papers' tables print (:data:`phmrun.ledger.scores.TIMES`) are of the same measurements.
 """
@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,12 +19,10 @@ from torch import nn
 
 from phmrun.bench.machine import facts, peak_memory, warn_if_busy
 from phmrun.bench.timing import Timing, counts_cpu_time, interleave
-from phmrun.config import LayerConfig
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
-from phmrun.errors import PhmrunError
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.environment import now
@@ -37,8 +35,6 @@ LOG = logging.getLogger("phmrun.bench")
 
 BATCH_SIZE = 64  # items predicted at a time if a task's configuration has no batch size
 SINGLE = 10  # a measurement with batches of one item has this part of the items
-OURS = "run"
-DENSE = "dense"
 PARTS = ("prediction", "validation", "training")  # training is last: it changes the weights
 Call = Callable[[], object]
 
@@ -63,80 +59,56 @@ class Phase:
     content: str  # amount, for the signature of times: "steps:4"
     times: Mapping[str, float] = field(default_factory=dict)  # times by name, in parts of one measurement
     steps: int = 0  # optimizer steps in one measurement of training
-    timings: dict[str, Timing] = field(default_factory=dict)  # by model; the run's is first
-    peak_memory: int = 0  # peak bytes in this phase with the run's model only
+    timing: Timing | None = None
+    peak_memory: int = 0  # peak bytes in this phase
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measurements for JSON.
-
-        "rates" (units per second), "ratios" (speed of the run / the opponent's) and "seconds" are objects by model.
-        """
-        ours = self.timings[OURS]
-        others = {name: timing for name, timing in self.timings.items() if name != OURS}
+        """Return the measurements for JSON; "rate" is in units per second."""
+        timing = cast(Timing, self.timing)
         return {
             "phase": self.name,
             "unit": f"{self.unit}/s",
             "amount": self.amount,
             "steps": self.steps,
-            "rates": {name: self.amount / timing.median for name, timing in self.timings.items()},
-            "ratios": {name: timing.ratio(ours) for name, timing in others.items()},
-            "seconds": {name: list(timing.seconds) for name, timing in self.timings.items()},
-            "median_seconds": ours.median,
+            "rate": self.amount / timing.median,
+            "seconds": list(timing.seconds),
+            "median_seconds": timing.median,
             "peak_memory_bytes": self.peak_memory,
         }
 
 
 def bench_run(
-    run: Run,
-    *,
-    against: Mapping[str, Run | None] | None = None,
-    amount: Amount | None = None,
-    parts: Sequence[str] = PARTS,
-    device: str = "auto",
+    run: Run, *, amount: Amount | None = None, parts: Sequence[str] = PARTS, device: str = "auto"
 ) -> dict[str, Any]:
-    """Measure a run's model and opponents in the same rounds, and record the measurements in its ``bench.json``.
+    """Measure a run's model, and record the measurements in its ``bench.json``.
 
     Return a report for JSON: "run_id", "run_dir", "layer" (structure and options), "machine", and "phases". The run may
-    be unfinished; its last checkpoint is used if there is one. All compute with the run's kernels (``hardware.kernels``
-    and ``tf32``). The dense opponent has random weights and does not predict, since its outputs may take longer.
+    be unfinished; its last checkpoint is used if there is one. It computes with the run's kernels
+    (``hardware.kernels`` and ``tf32``).
 
     Args:
         run: The run.
-        against: Opponents by name: other runs of the task, or None for the same model with dense matrices.
         amount: Amount of measurements.
         parts: Some of :data:`PARTS`.
         device: Device, or "auto".
 
     Raises:
-        PhmrunError: A run cannot be used, its data are missing, or an opponent is of another task.
+        PhmrunError: The run cannot be used, or its data are missing.
     """
-    amount, against, place = amount or Amount(), against or {}, choose_device(device)
+    amount, place = amount or Amount(), choose_device(device)
     warn_if_busy()
     trained, data = opened(run)
     trained.module.to(place)
-    for other in filter(None, against.values()):
-        if (task := open_run(other).config.task) != trained.config.task:
-            what = f"a run of the task {task!r} cannot be set against one of {trained.config.task!r}"
-            raise PhmrunError(what, where="--against")
     phases = [phase for phase in _phases(trained, data, amount, place) if phase.name.split(",")[0] in parts]
     kernels = trained.kernels(run.environment())
-    with kernels.applied(), progress("measuring", 2 * len(phases), "phases") as advance:
+    with kernels.applied(), progress("measuring", len(phases), "phases") as advance:
         machine = facts(place)
         for phase in phases:
-            # Before any opponent is built, since their memory would count in the peak.
             with peak_memory(place) as peak:
                 phase.prepare(trained)()
                 phase.peak_memory = peak()
-            advance(1)
-        if (run.checkpoints / LAST).is_file():  # the training phase has changed the weights
-            trained.load("last")
-        models = {OURS: trained, **{name: _opponent(other, trained, place) for name, other in against.items()}}
-        for phase in phases:
-            predicts = phase.name.startswith(PARTS[0])
-            calls = {
-                name: phase.prepare(model) for name, model in models.items() if not predicts or against.get(name, run)
-            }
-            phase.timings = interleave(calls, rounds=amount.rounds, device=place)
+            timings = interleave({phase.name: phase.prepare(trained)}, rounds=amount.rounds, device=place)
+            phase.timing = timings[phase.name]
             run.add_bench(_records(phase, machine, f"rounds:{amount.rounds}", kernels.library))
             advance(1)
     about = {"run_id": run.id, "run_dir": str(run.path), "layer": network_label(trained.config.model_dump(mode="json"))}
@@ -145,7 +117,7 @@ def bench_run(
 
 def _records(phase: Phase, machine: Mapping[str, Any], rounds: str, library: str) -> dict[str, dict[str, Any]]:
     """Return the entries of ``bench.json`` of a measured phase, by name: the phase, and its times."""
-    timing, device = phase.timings[OURS], machine["device"]
+    timing, device = cast(Timing, phase.timing), machine["device"]
     shared = {"machine": dict(machine), "measured": now()}
     signature = [
         phase.content,
@@ -174,30 +146,11 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
     config = trained.config.model_copy(update={"hardware": alone})
     data = TASKS.get(config.task).load("data")(config, cache_dir())
     data.prepare()
-    _load(trained)
-    return trained, data
-
-
-def _load(trained: TrainedModel) -> None:
-    """Load the last checkpoint in place; without one, log a warning. Speed does not depend on the weights."""
-    if (trained.run.checkpoints / LAST).is_file():
+    if (run.checkpoints / LAST).is_file():
         trained.load("last")
-    else:
+    else:  # speed does not depend on the weights
         LOG.warning("the run has no checkpoint yet: its weights are those that training starts with")
-
-
-def _opponent(run: Run | None, trained: TrainedModel, device: str) -> TrainedModel:
-    """Return a run with its last weights, or ``trained`` with dense matrices everywhere, single maps too."""
-    if run:
-        other = open_run(run)
-        _load(other)
-    else:
-        config = trained.config
-        layers = {name: LayerConfig() for name, value in config if isinstance(value, LayerConfig)}
-        dense = config.model_copy(update={**layers, "maps": ()})
-        other = replace(trained, module=TASKS.get(config.task).load("module")(dense, *trained.vocabulary.sizes))
-    other.module.to(device)
-    return other
+    return trained, data
 
 
 def _phases(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> Iterator[Phase]:
@@ -218,7 +171,7 @@ def _phases(trained: TrainedModel, data: DataModule, amount: Amount, device: str
     accumulate = trained.config.training.accumulate
     steps = max(1, amount.batches // accumulate)
     units = sum(batch.units for batch in islice(data.train_dataloader(), steps * accumulate))
-    call = partial(training, like=trained, data=data, batches=steps * accumulate, device=device)
+    call = partial(training, data=data, batches=steps * accumulate, device=device)
     epoch = int(trained.run.parameters().get("steps_per_epoch", 0))
     times = {STEP: 1 / steps, EPOCH: epoch / steps}
     yield Phase("training", data.unit, units, call, f"steps:{steps}", times, steps)
@@ -264,18 +217,18 @@ def validation(model: TrainedModel, *, batches: Sequence[Any], device: str) -> C
     return score
 
 
-def training(model: TrainedModel, *, like: TrainedModel, data: DataModule, batches: int, device: str) -> Call:
-    """Return a function that makes optimizer steps over the first micro-batches, with a new optimizer of ``like``.
+def training(model: TrainedModel, *, data: DataModule, batches: int, device: str) -> Call:
+    """Return a function that makes optimizer steps over the first micro-batches, with a new optimizer.
 
     Each call reads the same batches and changes the weights. The learning rate is that of the first step. Gradients are
     clipped if the config says so. A mixed precision runs under autocast; "64" converts the network to double at once.
     """
-    module, settings, place = model.module, like.config.training, torch.device(device)
+    module, settings, place = model.module, model.config.training, torch.device(device)
     if settings.precision == "64":
         module.double()
-    optimizer = like.module.make_optimizer(module.network)
+    optimizer = module.make_optimizer(module.network)
     for group in optimizer.param_groups:
-        group["lr"] = like.module.schedule(1)
+        group["lr"] = module.schedule(1)
     mixed = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}.get(settings.precision)
 
     def steps() -> None:

@@ -22,13 +22,11 @@ app = VerbGroup(
 )
 
 PARTS = ("prediction", "validation", "training")
-DENSE = "dense"
 
 
 @app.command("run")
 def bench_run(
     runs: Annotated[list[str], typer.Argument(metavar="RUN…", autocompletion=completion.runs)],
-    against: Annotated[Texts, measured(metavar="RUN|dense")] = None,
     only: Annotated[Literal["prediction", "validation", "training"] | None, measured()] = None,
     batches: Annotated[int, measured(min=1)] = 8,
     items: Annotated[int, measured(min=1)] = 256,
@@ -41,29 +39,25 @@ def bench_run(
     """Measure speed and memory of trained runs in training, validation and prediction.
 
     Training and validation are in units of the loss per second: target tokens, words or sentences. Test items are
-    predicted as by `phmrun predict`, one by one and in the run's batches. All compute with the run's library of
-    products (hardware.kernels).
+    predicted as by `phmrun predict`, one by one and in the run's batches. The run's library of products is used
+    (hardware.kernels).
 
     The figures are stored in bench.json of each run: also the times that a paper table's columns of seconds show. With
     --threads 1 on the CPU, times are CPU time, which other work on the machine disturbs less.
 
     Args:
         runs: Run ids, unique prefixes of one, paths, or latest.
-        against: Opponent in the same rounds: another run, or the same model with dense matrices, which does not
-            predict; may be repeated.
         only: Measure only this part.
         batches: Training and validation batches per measurement.
         items: Test items per measurement of prediction; of those one by one, a tenth.
 
     Examples:
         phmrun bench run nmt-multi30k-phm-1
-        phmrun bench run nmt-multi30k-phm-1 --against dense --threads 2
         phmrun bench run runs/nmt-* --threads 1 && phmrun table configs/papers/phm/table4.yaml --paper
     """
     from phmrun.ledger import Run
 
     chosen = [Run.find(runs_dir, name) for name in runs]
-    others = {name: None if name == DENSE else Run.find(runs_dir, name) for name in against or []}
     with waiting("preparing"):
         from phmrun.bench.run import Amount
         from phmrun.bench.run import bench_run as measure
@@ -72,7 +66,7 @@ def bench_run(
     amount, parts = Amount(repeats, batches, items), (only,) if only else PARTS
     reports = []
     for run in chosen:
-        reports.append(measure(run, against=others, amount=amount, parts=parts, device=device))
+        reports.append(measure(run, amount=amount, parts=parts, device=device))
         if not as_json:
             _print_run(reports[-1])
     if as_json:
@@ -80,18 +74,18 @@ def bench_run(
 
 
 def _print_run(report: dict[str, Any]) -> None:
-    """Print rates and peak memory of a run, beside its opponents' rates and its ratio to them, "–" if not measured."""
+    """Print rates and peak memory of a run."""
     measuring.print_machine(report["machine"])
-    others = list(dict.fromkeys(name for phase in report["phases"] for name in phase["ratios"]))
-    columns = ["", "per second", report["layer"], *(part for name in others for part in (name, "ratio")), "peak memory"]
-    rows = []
-    for phase in report["phases"]:
-        rates, ratios = phase["rates"], phase["ratios"]
-        pairs = [(rates[name], f"{ratios[name]:.2f}×") if name in ratios else (None, None) for name in others]
-        memory = f"{phase['peak_memory_bytes'] / 2**20:,.0f} MiB"
-        unit = phase["unit"].removesuffix("/s")
-        rows.append((phase["phase"], unit, rates["run"], *(figure for pair in pairs for figure in pair), memory))
-    console.print_table(columns, rows, title=f"\n{report['run_id']}")
+    rows = [
+        (
+            phase["phase"],
+            phase["unit"].removesuffix("/s"),
+            phase["rate"],
+            f"{phase['peak_memory_bytes'] / 2**20:,.0f} MiB",
+        )
+        for phase in report["phases"]
+    ]
+    console.print_table(["", "per second", report["layer"], "peak memory"], rows, title=f"\n{report['run_id']}")
 
 
 @app.command("layers")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 
 from phmrun.config import Experiment, LayerConfig, Section
+from phmrun.config.identity import subsections
 from phmrun.documents import parse_json
 from phmrun.engine.checkpoints import checksum_of
 from phmrun.engine.module import TrainingModule
@@ -34,11 +35,8 @@ def adapter_layers(section: Section) -> Iterator[LayerConfig]:
     structure = section.structure if isinstance(section, LayerConfig) else ""
     if isinstance(section, LayerConfig) and structure in STRUCTURES and STRUCTURES.get(structure).adapter:
         yield section
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Section):
-                yield from adapter_layers(item)
+    for _, part in subsections(section):
+        yield from adapter_layers(part)
 
 
 def check_adaptation(config: Experiment) -> None:

@@ -287,16 +287,12 @@ def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     every sum is divided by the number of all.
 
     Raises:
-        PhmrunError: (exit 3) There are no checkpoints, one is damaged, or shapes differ.
+        PhmrunError: (exit 3) A checkpoint is damaged.
     """
-    if not paths:
-        raise PhmrunError("there are no checkpoints to average", valid=("training.keep_last > 1",), code=ExitCode.DATA)
     totals: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
     for path in paths:
         for name, weight in weights_of(load_checkpoint(path), path).items():
-            if name in totals and totals[name].shape != weight.shape:
-                raise PhmrunError(f"{name} has another shape than before it", where=str(path), code=ExitCode.DATA)
             kinds[name] = weight.dtype
             if not weight.is_floating_point():
                 totals[name] = weight

@@ -70,8 +70,7 @@ class DataModule(Generic[V]):
 
         Batches are then page-locked, so that they are copied during computation. Outside training it is False.
         """
-        strategy = getattr(self.trainer, "strategy", None)
-        return strategy is not None and strategy.root_device.type == "cuda"
+        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
 
     @property
     def share(self) -> tuple[int, int]:

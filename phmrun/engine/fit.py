@@ -15,7 +15,6 @@ from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
 from phmrun.engine.callbacks import PeriodicCheckpoints, Stopping, TimeLimit, Validation
 from phmrun.engine.checkpoints import (
-    BEST,
     LAST,
     LAYOUT,
     adopt,
@@ -35,7 +34,6 @@ from phmrun.engine.lightning import (
     LightningTraining,
     MisconfigurationException,
     TorchCheckpointIO,
-    Unprofiled,
     pl,
 )
 from phmrun.engine.module import TrainingModule
@@ -155,8 +153,7 @@ def fit(
     if start is not None and not (directory / LAST).is_file():
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
-    meter, may_end_early = Meter(record, HISTORY_EVERY), bool(training.patience or training.max_time)
-    progress = TrainingProgress(lines_every, data.unit, total, may_end_early=may_end_early)
+    meter, progress = Meter(record, HISTORY_EVERY), TrainingProgress(lines_every, data.unit, total)
     limit, stopping, randomness = TimeLimit(training.max_seconds), Stopping(), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(
@@ -211,8 +208,6 @@ def fit(
 def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
     """Load weights, step, sums and best score from a checkpoint, in place.
 
-    A missing ``best.ckpt`` is a warning in the log.
-
     Returns:
         True if training continues; False if the checkpoint has only initial weights. These are loaded in both cases.
 
@@ -227,9 +222,6 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
     data.start_step = checkpoint["global_step"]
     meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
     validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
-    if validation.best is not None and not (last.parent / BEST).is_file():
-        what = "%s is missing: the weights of the best validation, at optimizer step %s, are lost"
-        LOG.warning(what, last.parent / BEST, f"{validation.best_step:,}")
     return True
 
 
@@ -278,7 +270,6 @@ def build_trainer(
         gradient_clip_val=training.clip or None,
         callbacks=callbacks,
         plugins=[AtomicCheckpointIO(before_writing)],
-        profiler=Unprofiled(),
         default_root_dir=directory.parent,
         use_distributed_sampler=False,
         limit_val_batches=0,

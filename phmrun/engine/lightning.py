@@ -8,7 +8,6 @@ of 5.6 seconds of CPU time, so these packages are hidden during the import.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 from unittest import mock
@@ -42,7 +41,6 @@ with (
     from lightning_fabric.plugins.io import TorchCheckpointIO
     from lightning_fabric.utilities.exceptions import MisconfigurationException
     from pytorch_lightning.callbacks import Callback
-    from pytorch_lightning.profilers import PassThroughProfiler
     from pytorch_lightning.strategies import DDPStrategy
     from pytorch_lightning.utilities import move_data_to_device
 
@@ -50,7 +48,6 @@ __all__ = [
     "Callback",
     "DDPStrategy",
     "MisconfigurationException",
-    "PassThroughProfiler",
     "TorchCheckpointIO",
     "move_data_to_device",
     "pl",
@@ -70,16 +67,6 @@ class LightningTraining(pl.LightningModule):
     def __init__(self, objective: TrainingModule) -> None:
         super().__init__()
         self.objective = objective
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, without torch's checks for the running hook's name.
-
-        Lightning sets that name 40 times a step.
-        """
-        if name == "_current_fx_name":
-            self.__dict__[name] = value
-        else:
-            super().__setattr__(name, value)
 
     def training_step(self, batch: Batch, batch_index: int) -> dict[str, Any]:
         """Return "loss", "nll" and "units" of a batch.
@@ -141,16 +128,6 @@ class LightningData(pl.LightningDataModule):
     def train_dataloader(self) -> Iterable[Any]:
         """Return an endless iterable of training batches after the source's ``start_step``."""
         return self.source.train_dataloader()
-
-
-class Unprofiled(PassThroughProfiler):
-    """Profiler that does nothing, without a generator per hook (about 100 a step)."""
-
-    _NOTHING = nullcontext()
-
-    def profile(self, action_name: str) -> Any:
-        """Return an empty context."""
-        return self._NOTHING
 
 
 def window_completed(trainer: pl.Trainer) -> bool:

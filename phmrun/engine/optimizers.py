@@ -59,15 +59,6 @@ class Kind:
     rule: Rule = "adam"
     groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
 
-    def load(self) -> Callable[..., Optimizer]:
-        """Return the optimizer, imported if it is given as ``module:name``.
-
-        Raises:
-            ModuleNotFoundError: Its package is not installed.
-        """
-        loaded: Callable[..., Optimizer] = load(self.optimizer) if isinstance(self.optimizer, str) else self.optimizer
-        return loaded
-
 
 ADAM = Kind("torch.optim:Adam")
 ADAMW = Kind("torch.optim:AdamW", shrinks=True)
@@ -135,7 +126,7 @@ def build_optimizer(
     """
     kind = optimizer_kind(name)
     try:
-        optimizer = kind.load()
+        optimizer = load(kind.optimizer) if isinstance(kind.optimizer, str) else kind.optimizer
     except ModuleNotFoundError as error:
         raise PhmrunError(
             f"the optimizer {name!r} needs the package {str(error.name).replace('_', '-')}",

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column
 from torch import Tensor
 
 from phmrun.engine.checkpoints import diverged
@@ -29,21 +28,6 @@ Record = Callable[[dict[str, Any]], None]
 """Function that is called with a row of the history."""
 
 
-def training_bar(total: int, console: Console) -> Progress:
-    """Return a progress bar of ``total`` optimizer steps on one line, which disappears at its end.
-
-    It shows the bar, of at least 20 characters, the steps, the task's description (the loss) and the time left. In a
-    narrow terminal the description is cut.
-    """
-    columns = (
-        BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=20)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True, min_width=2 * len(str(total)) + 1)),
-        TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
-    )
-    return Progress(*columns, console=console, transient=True, expand=True)
-
-
 class TrainingProgress(Callback):
     """Display of steps, loss, learning rate, units per second and time left.
 
@@ -53,14 +37,12 @@ class TrainingProgress(Callback):
         every: Seconds between lines if stderr is not a terminal.
         unit: Name of the units in the plural: "tokens", "items".
         total: Maximum optimizer steps.
-        may_end_early: True if patience or a time limit may end the training before ``total``.
     """
 
-    def __init__(self, every: float, unit: str, total: int, *, may_end_early: bool = False) -> None:
+    def __init__(self, every: float, unit: str, total: int) -> None:
         self.every = every
         self.unit = unit
         self.total = total
-        self.may_end_early = may_end_early
         self.loss: float | None = None
         self._units = 0
         self._last = 0.0
@@ -75,7 +57,9 @@ class TrainingProgress(Callback):
         self._last = time.monotonic()
         self._began = (self._last, trainer.global_step)
         if trainer.is_global_zero and sys.stderr.isatty():
-            self._bar = training_bar(self.total, Console(stderr=True))
+            loss, left = TextColumn("{task.description}"), TimeRemainingColumn()
+            console = Console(stderr=True)
+            self._bar = Progress(BarColumn(), MofNCompleteColumn(), loss, left, console=console, transient=True)
             self._bar.add_task("", total=self.total, completed=trainer.global_step)
             self._bar.start()
 
@@ -119,14 +103,10 @@ class TrainingProgress(Callback):
         self.on_train_end(trainer, module)
 
     def _left(self, now: float, trainer: pl.Trainer) -> str:
-        """Return the remaining time as h:mm:ss, after "up to" if training may end early.
-
-        It assumes the mean speed since this process began to train.
-        """
+        """Return the remaining time as h:mm:ss, at the mean speed since this process began to train."""
         began, first = self._began
         seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
-        bound = "up to " if self.may_end_early and trainer.global_step < self.total else ""
-        return f"{bound}{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def reads_are_free(module: pl.LightningModule) -> bool:

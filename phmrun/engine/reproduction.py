@@ -154,7 +154,7 @@ def _agreeing_until(run: Run, again: Run) -> int | None:
     for row in run.history.rows():
         losses = [name for name in row if name.endswith("loss") and (row["step"], name) in others]
         common = [(row[name], others[row["step"], name]) for name in losses]
-        if not all(math.isclose(one, other, rel_tol=ROUNDING, abs_tol=1e-6) for one, other in common):
+        if not all(math.isclose(before, after, rel_tol=ROUNDING, abs_tol=1e-6) for before, after in common):
             return until
         until = row["step"] if common else until
     return until

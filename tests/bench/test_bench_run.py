@@ -9,7 +9,6 @@ from phmrun.config import to_yaml
 from phmrun.engine import arithmetic
 from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import open_run
-from phmrun.errors import PhmrunError
 from phmrun.kernels.choice import Choice
 from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger import Run
@@ -21,18 +20,16 @@ ONCE = Amount(rounds=1, batches=2, items=10)
 PHASES = ["prediction, batch 1", "prediction, batch 64", "validation", "training"]
 
 
-def test_a_run_beside_its_dense_model_is_measured_and_recorded(run):
-    report = bench_run(run, against={"dense": None}, amount=AMOUNT)
+def test_a_run_is_measured_and_recorded(run):
+    report = bench_run(run, amount=AMOUNT)
     assert (report["run_id"], report["layer"]) == (run.id, "phm n=4")
     assert {"processor", "threads", "torch", "device", "blas"} <= report["machine"].keys()
     phases = {phase["phase"]: phase for phase in report["phases"]}
     assert list(phases) == PHASES
     assert [phase["amount"] for phase in report["phases"][:2]] == [2, 20]
     for name, phase in phases.items():
-        both = ["run"] if name.startswith("prediction") else ["run", "dense"]
-        assert list(phase["rates"]) == list(phase["seconds"]) == both
-        assert list(phase["ratios"]) == both[1:]
-        assert all(len(seconds) == 2 for seconds in phase["seconds"].values())
+        assert len(phase["seconds"]) == 2
+        assert phase["rate"] == phase["amount"] / phase["median_seconds"]
         assert phase["peak_memory_bytes"] > 2**20
         assert run.bench()[name]["median_seconds"] == phase["median_seconds"]
     assert phases["training"]["steps"] == 2  # 4 batches, 2 of them to a step
@@ -48,25 +45,23 @@ def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
 
     monkeypatch.setattr(bench, "interleave", interleaved)
     monkeypatch.setattr(arithmetic, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
-    report = bench_run(run, against={"dense": None}, amount=ONCE, parts=["training"])
-    assert seen == [(["dense", "run"], ONEDNN)]
+    report = bench_run(run, amount=ONCE, parts=["training"])
+    assert seen == [(["training"], ONEDNN)]
     assert report["machine"]["blas"] == "oneDNN"
     assert "|kernels:onednn|" in run.bench()["time/step"]["signature"]
     assert switched() != ONEDNN
 
 
 @pytest.mark.parametrize("task", ["lm", "nli", "parse", "style", "sva"])
-def test_every_task_is_measured(task, tmp_path, monkeypatch, run):
+def test_every_task_is_measured(task, tmp_path, monkeypatch):
     monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
     config = configured(task, tmp_path / "corpus", {"hardware": {"workers": 1}})
     data = build_data(config)
     data.prepare()
     tried = Run.create(tmp_path / "runs", f"{task}-files-dense-1-0123456789ab", to_yaml(config))
     data.vocabulary.save(tried.vocabulary)
-    bench_run(tried, amount=Amount(rounds=1, batches=1, items=1), against={tried.id: tried})
+    bench_run(tried, amount=Amount(rounds=1, batches=1, items=1))
     assert Run(tried.path, lenient=True).times["time/step"]["value"] > 0
-    with pytest.raises(PhmrunError, match="cannot be set against one of"):
-        bench_run(tried, against={run.id: run})
 
 
 def test_training_makes_the_steps_that_training_makes(run, monkeypatch):
@@ -77,7 +72,7 @@ def test_training_makes_the_steps_that_training_makes(run, monkeypatch):
     by_hand.load_state_dict(ours.state_dict())
     monkeypatch.setattr(ours, "make_optimizer", lambda network: torch.optim.SGD(network.parameters(), 1.0))
     monkeypatch.setattr(ours, "schedule", lambda step: 0.5)
-    bench.training(trained, like=trained, data=data, batches=4, device="cpu")()
+    bench.training(trained, data=data, batches=4, device="cpu")()
     optimizer = torch.optim.SGD(by_hand.train().parameters(), 0.5)
     batches = [batch for batch, _ in zip(data.train_dataloader(), range(4), strict=False)]
     for first, second in (batches[:2], batches[2:]):
