@@ -124,7 +124,7 @@ def fetch_dataset(
         files: Files that you have: the catalog's files (plain or .gz) and archives, recognized by their names; or
             SPLIT=FILE, or SPLIT.ROLE=FILE for a split of several files.
         split: Download only this split; may be repeated.
-        force: Replace existing files of yours or with a wrong checksum, and accept other counts than the published.
+        force: Replace existing files of yours or with a wrong checksum.
 
     Examples:
         phmrun data fetch multi30k
@@ -135,13 +135,8 @@ def fetch_dataset(
     if files:
         from phmrun.datasets.importing import import_files
 
-        imported = import_files(dataset, files, force=force)
-        for path in imported.paths:
+        for path in import_files(dataset, files, force=force):
             typer.echo(path)
-        for part, sizes in imported.sizes.items():
-            typer.echo(f"{part}: " + ", ".join(f"{count:,} {unit}" for unit, count in sizes.items()), err=True)
-        if not imported.paths:
-            typer.echo("All files were already there.", err=True)
         return
     from phmrun.datasets.fetch import fetch
 

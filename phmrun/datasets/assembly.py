@@ -78,7 +78,7 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
         streams = []
         for part in parts:
             handle = stack.enter_context(unpacked(archives[part.archive], part.member))
-            streams.append(_selected(_marked(_decoded(handle, archives[part.archive]), part, archives), part))
+            streams.append(_selected(_marked(_decoded(handle, archives[part.archive]), part), part))
         try:
             yield from zip(*streams, strict=True)
         except ValueError as error:
@@ -111,11 +111,11 @@ def _decoded(handle: IO[bytes], archive: Path) -> Iterator[str | None]:
         begins = ends  # the rest of a line that is too long is skipped
 
 
-def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path]) -> Iterator[str | None]:
+def _marked(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
     """Yield the text inside a part's markup.
 
     "segments": the content of each ``<seg>``; other lines are dropped. "talks": lines that do not begin with a tag, and
-    the content of ``<title>`` and ``<description>``. A table: its rows. Without markup: the lines themselves.
+    the content of ``<title>`` and ``<description>``. Without markup: the lines themselves.
     Unreadable lines are None; in segments they are dropped. Other lines of talks are dropped.
     """
     if part.markup == "segments":
@@ -128,34 +128,8 @@ def _marked(lines: Iterator[str | None], part: Part, archives: Mapping[str, Path
                 yield line
             elif match := _TALK_TEXT.search(line):
                 yield match[2]
-    elif part.rows is not None:
-        yield from _rows(lines, part, part.rows, archives)
     else:
         yield from lines
-
-
-def _rows(
-    lines: Iterator[str | None], part: Part, rows: tuple[str, str], archives: Mapping[str, Path]
-) -> Iterator[str | None]:
-    """Yield the header of a table, and the rows with the required value.
-
-    The value is that of a column. Unreadable rows (None) and short ones are yielded, too.
-
-    Raises:
-        PhmrunError: (exit 3) The table has no such column.
-    """
-    column, value = rows
-    header = next(lines, None) or ""
-    names = header.split("\t")
-    if column not in names:
-        what = f"{part.member or part.archive} has no column {column!r}"
-        raise PhmrunError(what, where=str(archives[part.archive]), code=ExitCode.DATA)
-    yield header
-    place = names.index(column)
-    for line in lines:
-        cells = [] if line is None else line.split("\t")
-        if line is None or len(cells) <= place or cells[place] == value:
-            yield line
 
 
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
@@ -36,19 +36,11 @@ def _relative(path: str) -> str:
     return path
 
 
-def _only_row(rows: Any) -> Any:
-    """Return a mapping of one column to its value as a pair of texts; other values unchanged."""
-    return next((column, str(value)) for column, value in rows.items()) if isinstance(rows, dict) and rows else rows
-
-
 _STRICT = ConfigDict(extra="forbid")
 SafePath = Annotated[str, AfterValidator(_relative)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Rows = Annotated[tuple[str, str], BeforeValidator(_only_row)]
-Format = Literal[
-    "parallel", "snli", "scitail", "dnli", "quora", "sick", "agreement", "conllu", "lines", "vectors", "generated"
-]
+Format = Literal["parallel", "snli", "scitail", "dnli", "quora", "agreement", "conllu", "lines", "vectors", "generated"]
 
 
 @dataclass(frozen=True)
@@ -70,11 +62,10 @@ class Part:
     archive: str  # name of the dataset's archive, or single file, that holds it
     member: SafePath | None = None  # name within the archive; None: the download itself
     # None: copied byte for byte; `lines`: one sentence a line; `talks`: tagged training text of IWSLT;
-    # `segments`: text between `<seg>` and `</seg>`; `table`: a header and rows
-    markup: Literal["lines", "talks", "segments", "table"] | None = None
+    # `segments`: text between `<seg>` and `</seg>`
+    markup: Literal["lines", "talks", "segments"] | None = None
     every: int | None = None  # k: keep every k-th line only
     but_every: int | None = None  # k: leave out every k-th line
-    rows: Rows | None = None  # (column, value): keep only these rows of the table
 
 
 @dataclass(frozen=True)
@@ -135,45 +126,30 @@ class Dataset:
 class Catalogue:
     """Datasets by name, parsed at first use.
 
-    From YAML text or, by default, from the packaged entries, plug-ins and ``datasets/*.yaml`` of the working folder.
+    They are the packaged entries, those of plug-ins and of ``datasets/*.yaml`` in the working folder.
     """
 
-    def __init__(self, text: str | None = None) -> None:
-        self._text = text
-
     def names(self, task: str | None = None) -> list[str]:
-        """Return the sorted names of all datasets, or of those for a task.
-
-        Without a text, datasets of plug-ins and of the working folder are included.
-        """
-        datasets = {**{name: self.get(name) for name in self._announced}, **self._datasets}
-        datasets |= self._local() if self._text is None else {}
+        """Return the sorted names of all datasets, or of those for a task."""
+        datasets = {**{name: self.get(name) for name in DATASETS.names()}, **self._datasets, **self._local()}
         return sorted(name for name, dataset in datasets.items() if task is None or task in dataset.tasks)
 
     def get(self, name: str, *, where: str | None = None) -> Dataset:
         """Return the dataset of that name.
 
-        ``where`` is the place that the error names. Names are searched in the text or packaged entries, then in
-        plug-ins, then in the working folder.
+        ``where`` is the place that the error names. Names are searched in the packaged entries, then in plug-ins, then
+        in the working folder.
 
         Raises:
             PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
         """
         if name in self._datasets:
             return self._datasets[name]
-        if name in self._announced:
-            return _dataset(name, DATASETS.get(name))
-        if self._text is None and name in (local := self._local()):
+        if name in DATASETS.names():
+            return read_entry(name, DATASETS.get(name))
+        if name in (local := self._local()):
             return local[name]
         raise unknown("dataset", name, self.names(), where=where)
-
-    @property
-    def _announced(self) -> list[str]:
-        """Names of datasets that packages and plug-ins add.
-
-        There are none if a text was given.
-        """
-        return [name for name in DATASETS.names() if name not in self._datasets] if self._text is None else []
 
     def _local(self) -> dict[str, Dataset]:
         """Return the datasets of ``datasets/*.yaml`` in the working folder.
@@ -192,30 +168,19 @@ class Catalogue:
                 if name.casefold() in (other.casefold() for other in (*self._datasets, *DATASETS.names(), *datasets)):
                     hint = "Rename it; its files are then in a folder of the new name."
                     raise PhmrunError(f"the dataset name {name!r} is taken", where=str(path), hint=hint)
-                datasets[name] = _dataset(name, entry)
+                datasets[name] = read_entry(name, entry)
         return datasets
 
     @cached_property
     def _datasets(self) -> dict[str, Dataset]:
-        """Datasets of the text or of the packaged files, by name.
+        """Datasets of the packaged files, by name.
 
         Entries whose names begin with a dot are shared parts, and left out.
-
-        Raises:
-            PhmrunError: An entry is invalid, or a name occurs twice.
         """
-        texts = [("catalogue", self._text)]
-        if self._text is None:
-            paths = sorted((files("phmrun.datasets") / "entries").iterdir(), key=lambda path: path.name)
-            texts = [(path.name, path.read_text(encoding="utf-8")) for path in paths if path.name.endswith(".yaml")]
-        datasets: dict[str, Dataset] = {}
-        for source, text in texts:
-            for name, entry in parse_yaml(text or "", source).items():
-                if name in datasets:
-                    raise _fault("there are two entries of that name", name)
-                if not name.startswith("."):  # what several entries share
-                    datasets[name] = _dataset(name, entry)
-        return datasets
+        folder = files("phmrun.datasets") / "entries"
+        texts = [path.read_text(encoding="utf-8") for path in folder.iterdir() if path.name.endswith(".yaml")]
+        entries = {name: entry for text in texts for name, entry in parse_yaml(text, "catalogue").items()}
+        return {name: read_entry(name, entry) for name, entry in entries.items() if not name.startswith(".")}
 
 
 CATALOGUE = Catalogue()
@@ -224,7 +189,7 @@ CATALOGUE = Catalogue()
 _validator = cache(lambda: TypeAdapter(Dataset))
 
 
-def _dataset(name: str, entry: Any) -> Dataset:
+def read_entry(name: str, entry: Any) -> Dataset:
     """Build a dataset from an entry of the catalogue.
 
     Its name must be a relative path. Archives are stored as ``.archives/NAME``, and need an address unless the entry

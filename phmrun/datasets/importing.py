@@ -3,71 +3,88 @@
 Files are copied to a staging folder and checked there; they are moved into place only if all are right.
 """
 
-import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from phmrun.datasets.catalogue import Dataset, File
 from phmrun.datasets.fetch import build_split, locked
-from phmrun.datasets.locations import DROPPED, RECORD, content_sha256, dataset_dir, find, write_record
-from phmrun.datasets.reading import compare, count
+from phmrun.datasets.locations import DROPPED, RECORD, content_sha256, find, write_record
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 from phmrun.text.lines import GZIP_MAGIC
 
 
-@dataclass(frozen=True)
-class Imported:
-    """Result of an import."""
+def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> list[Path]:
+    """Import files into the dataset's folder, and return their paths there.
 
-    paths: list[Path]  # final paths of the imported files
-    sizes: dict[str, dict[str, int]]  # counts by unit of each split that is now complete
-
-
-def import_files(dataset: Dataset, given: Sequence[str], *, force: bool = False) -> Imported:
-    """Import files into the dataset's folder.
-
-    On any error nothing is changed.
+    On any error nothing is changed. Checksums that the catalogue lacks are recorded.
 
     Args:
         dataset: The dataset.
         given: Paths of the catalogue's archives and files, recognized by their names with or without ``.gz``, or
             ``SPLIT=PATH`` and ``SPLIT.ROLE=PATH``.
-        force: Replace existing files, and accept files whose counts differ from the published ones.
+        force: Replace existing files.
 
     Raises:
-        PhmrunError: A file does not belong to this dataset (exit 2); it is missing, damaged, of another format, has a
-            wrong checksum or unexpected counts, or would replace another file (exit 3).
+        PhmrunError: A file does not belong to this dataset (exit 2); it is missing, damaged, has a wrong checksum, or
+            would replace another file (exit 3).
     """
     if dataset.generated:
         raise PhmrunError(f"{dataset.name} comes with phmrun and needs no import")
     archives, sources = _recognized(dataset, given)
     with locked(dataset) as folder, TemporaryDirectory(prefix=".import.", dir=folder) as name:
         stage = Path(name)
+        needed = {
+            split: {part.archive for file in files for part in file.parts} for split, files in dataset.splits.items()
+        }
         dropped = {
             split: build_split(dataset, split, archives, stage)
-            for split, files in dataset.splits.items()
-            if archives and {part.archive for file in files for part in file.parts} <= archives.keys()
+            for split, names in needed.items()
+            if archives and names <= archives.keys()
         }
         staged = {file: stage / file.path for split in dropped for file in dataset.splits[split] if file.parts}
         staged |= {file: _copied(path, file, stage) for file, path in sources.items()}
         if not staged:
             lacks = (
-                f"{split}: {', '.join(sorted(needed - archives.keys()))}"
-                for split, files in dataset.splits.items()
-                if (needed := {part.archive for file in files for part in file.parts}) & archives.keys()
+                f"{split}: {', '.join(sorted(names - archives.keys()))}"
+                for split, names in needed.items()
+                if names & archives.keys()
             )
             what = f"these files are not enough for a split; add for {'; for '.join(lacks)}"
             raise PhmrunError(what, where=dataset.name, code=ExitCode.DATA)
-        sizes = _checked(dataset, staged, stage, dropped, force)
-        placed = _placed(dataset, staged, stage, force)
+        digests = {file: content_sha256(path, file) for file, path in staged.items()}
+        for file, digest in digests.items():
+            _check(dataset, file, digest, force)
+        for file, path in staged.items():
+            if there := find(dataset, file):
+                there.unlink()
+            target = folder / path.relative_to(stage)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+            if file.sha256 is None:
+                write_record(dataset, RECORD, file.path, digests[file])
         for split, left_out in dropped.items():
             if left_out is not None:
                 write_record(dataset, DROPPED, split, left_out)
-    return Imported(placed, sizes)
+    return [folder / path.relative_to(stage) for path in staged.values()]
+
+
+def _check(dataset: Dataset, file: File, digest: str, force: bool) -> None:
+    """Check that a file's checksum is the catalogue's, if it has one, and that no other file exists unless ``force``.
+
+    Raises:
+        PhmrunError: (exit 3) It is another one, or there is another file.
+    """
+    if file.sha256 not in (None, digest):
+        what = f"{file.path} does not have the catalogue's checksum {file.sha256}: damaged, or another version"
+        hint = "To train on your own files, see the data options of phmrun train."
+        raise PhmrunError(what, where=dataset.name, hint=hint, code=ExitCode.DATA)
+    there = find(dataset, file)
+    if there is not None and not force and content_sha256(there, file) != digest:
+        what, hint = "another file exists already", "To replace it: --force"
+        raise PhmrunError(what, where=str(there), hint=hint, code=ExitCode.DATA)
 
 
 def _recognized(dataset: Dataset, given: Sequence[str]) -> tuple[dict[str, Path], dict[File, Path]]:
@@ -126,75 +143,3 @@ def _copied(source: Path, file: File, stage: Path) -> Path:
     destination.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, destination)
     return destination
-
-
-def _checked(
-    dataset: Dataset, staged: Mapping[File, Path], stage: Path, dropped: Mapping[str, int | None], force: bool
-) -> dict[str, dict[str, int]]:
-    """Check checksums and counts of the splits with staged files.
-
-    Files of these splits that are already in place are counted, too.
-
-    Returns:
-        Counts by unit of each split that is now complete.
-
-    Raises:
-        PhmrunError: (exit 3) A checksum or, without ``force``, a count differs, or a file is of another format.
-    """
-    sizes: dict[str, dict[str, int]] = {}
-    for file, path in staged.items():
-        if file.sha256 and content_sha256(path, file) != file.sha256:
-            what = f"{file.path} does not have the catalogue's checksum {file.sha256}: damaged, or another version"
-            hint = "To train on your own files, see the data options of phmrun train."
-            raise PhmrunError(what, where=dataset.name, hint=hint, code=ExitCode.DATA)
-    for split, files in dataset.splits.items():
-        if not staged.keys() & set(files):
-            continue
-        paths = {file.role: staged.get(file) or find(dataset, file) for file in files}
-        complete = {role: path for role, path in paths.items() if path is not None}
-        try:
-            counts = count(dataset, split, complete)
-        except PhmrunError as error:  # name the file without the staging folder
-            error.where = error.where and error.where.replace(f"{stage}{os.sep}", "")
-            error.what = error.what.replace(f"{stage}{os.sep}", "")
-            raise
-        if len(complete) == len(files):
-            sizes[split] = counts
-        for counted in compare(dataset, split, counts, left_out=dropped.get(split)):
-            if counted.verdict in ("too few", "more than published") and not force:
-                what = f"{split} has {counted.found:,} {counted.unit} instead of the published {counted.published:,}"
-                why = "It is truncated" if counted.verdict == "too few" else "It holds more than this split"
-                hint = f"{why}, or is another version. To import it anyway: --force"
-                raise PhmrunError(what, where=dataset.name, hint=hint, code=ExitCode.DATA)
-    return sizes
-
-
-def _placed(dataset: Dataset, staged: Mapping[File, Path], stage: Path, force: bool) -> list[Path]:
-    """Move the staged files into place.
-
-    Return the paths of those that are new. Files with the same content stay. A file that is replaced under another
-    ending is removed. Checksums that the catalogue lacks are recorded.
-
-    Raises:
-        PhmrunError: (exit 3) Another file exists, and ``force`` is not set; nothing is moved.
-    """
-    digests = {file: content_sha256(path, file) for file, path in staged.items()}
-    moves: dict[File, Path | None] = {}
-    for file, digest in digests.items():
-        there = find(dataset, file)
-        if there is None or content_sha256(there, file) != digest:
-            if there is not None and not force:
-                what, hint = "another file exists already", "To replace it: --force"
-                raise PhmrunError(what, where=str(there), hint=hint, code=ExitCode.DATA)
-            moves[file] = there
-    # All files are compared before the first one is moved, so that an error changes nothing.
-    for file, there in moves.items():
-        target = dataset_dir(dataset) / staged[file].relative_to(stage)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if there is not None:
-            there.unlink()
-        staged[file].replace(target)
-    for file, digest in digests.items():
-        if file.sha256 is None:
-            write_record(dataset, RECORD, file.path, digest)
-    return [dataset_dir(dataset) / staged[file].relative_to(stage) for file in moves]

@@ -51,7 +51,7 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
     return sizes
 
 
-def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None = None) -> list[Count]:
+def compare(dataset: Dataset, split: str, counts: Sizes) -> list[Count]:
     """Return the counts beside the published ones, for the counted units.
 
     Pairs of parallel text that assembly leaves out are subtracted from the published number. The result is in the order
@@ -61,11 +61,10 @@ def compare(dataset: Dataset, split: str, counts: Sizes, *, left_out: int | None
         dataset: The dataset.
         split: Name of the split.
         counts: Counts by unit.
-        left_out: Number of pairs left out by assembly; None takes the recorded number.
     """
     published = dict(dataset.sizes.get(split, {}))
     if "pairs" in published and dataset.format == "parallel":
-        published["pairs"] -= recorded(dataset, DROPPED).get(split, 0) if left_out is None else left_out
+        published["pairs"] -= recorded(dataset, DROPPED).get(split, 0)
     rows = []
     for unit, amount in counts.items():
         expected = published.get(unit)

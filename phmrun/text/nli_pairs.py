@@ -8,10 +8,8 @@
 ``dnli``
     Dialogue NLI: one JSON array of objects (despite the name ``.jsonl``), or one object a line.
 ``quora``
-    Quora question pairs: the release ``quora_duplicate_questions.tsv`` (quoted fields, a header), or the division into
-    train, dev and test of Wang et al. (2017): label, question, question, id. A pair with an empty question is dropped.
-``sick``
-    SICK's tables: ``SICK.txt``, or the SemEval files.
+    Quora question pairs, as divided into train, dev and test by Wang et al. (2017): label, question, question, id. A
+    pair with an empty question is dropped.
 ``tsv``
     User's files: premise, hypothesis, label, separated by tabs; or a table whose header names these columns, in any
     order and among others; or JSON objects with these keys, one a line or in an array. SNLI's names (sentence1,
@@ -36,7 +34,6 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "scitail": ("entailment", "neutral"),
     "dnli": THREE_WAY,
     "quora": ("different", "duplicate"),
-    "sick": THREE_WAY,
     "tsv": THREE_WAY,
 }
 """Labels of each format, in the order of their indices."""
@@ -45,7 +42,6 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
     "scitail": {"entails": "entailment"},
     "dnli": {"positive": "entailment", "negative": "contradiction"},
     "quora": {"0": "different", "1": "duplicate"},
-    "sick": {"ENTAILMENT": "entailment", "NEUTRAL": "neutral", "CONTRADICTION": "contradiction"},
     "tsv": {},
 }
 NO_LABEL = "-"

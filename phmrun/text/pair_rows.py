@@ -1,6 +1,5 @@
 """Raw rows of labeled sentence pairs: tables with tabs, JSON lines and JSON arrays."""
 
-import csv
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,6 @@ class Layout(NamedTuple):
 
     names: Names
     columns: tuple[str, ...] = ()  # of a table without a header; empty if there must be one
-    quoted: bool = False  # a table with a header has quoting
 
 
 _SNLI: Names = (("sentence1",), ("sentence2",), ("gold_label",))
@@ -35,9 +33,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "scitail": Layout(_SNLI, ("sentence1", "sentence2", "gold_label")),
     "dnli": Layout((("sentence1",), ("sentence2",), ("label",))),
     "quora": Layout(
-        (("question1",), ("question2",), ("is_duplicate",)), ("is_duplicate", "question1", "question2", "id"), True
+        (("question1",), ("question2",), ("is_duplicate",)), ("is_duplicate", "question1", "question2", "id")
     ),
-    "sick": Layout((("sentence_A",), ("sentence_B",), ("entailment_judgment", "entailment_label"))),
     "tsv": Layout(
         (("premise", "sentence1"), ("hypothesis", "sentence2"), ("label", "gold_label")),
         ("premise", "hypothesis", "label"),
@@ -90,45 +87,27 @@ def json_values(line: str, names: Iterable[tuple[str, ...]], where: str) -> list
 def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
     """Yield the rows of a tab-separated table; two known names in the first line make it a header.
 
-    Fields are quoted if the format says so. They may then contain line breaks, and quotation marks twice; a row has the
-    number of its last line. In a truncated file an unclosed quotation
-    swallows the last column; the number of columns reveals it. Without quoting, cells to the right of those needed may
-    be missing, as some annotators' labels are.
+    Cells to the right of those needed may be missing below a header, as some annotators' labels are.
 
     Raises:
         PhmrunError: (exit 3) A column is missing, or a row is malformed.
     """
     cells = first.split("\t")
     headed = not layout.columns or sum(not set(names).isdisjoint(cells) for names in layout.names) > 1
-    quoted = layout.quoted and headed
-    rows = _quoted_cells(path) if quoted else ((number, line.split("\t")) for number, line in numbered_lines(path))
+    rows = ((number, line.split("\t")) for number, line in numbered_lines(path))
     header = next(rows)[1] if headed else layout.columns
     missing = [names[-1] for names in layout.names if _name(names, header) not in header]
     if missing:
         what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
         raise malformed(what, f"{path}:1", SAMPLES)
     places = [header.index(_name(names, header)) for names in layout.names]
-    least = max(places) + 1 if headed and not quoted else len(header)
+    least = max(places) + 1 if headed else len(header)
     for number, cells in rows:
         if not least <= len(cells) <= len(header):
             expected = f"instead of {len(header)} separated by tabs: {', '.join(header)}"
             expected = f"where the header has {len(header)}" if headed else expected
             raise malformed(f"the line has {counted(len(cells), 'column')} {expected}", f"{path}:{number}", SAMPLES)
         yield number, [cells[place] for place in places]
-
-
-def _quoted_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the last line, and the cells, of the rows of a table with quoting.
-
-    Raises:
-        PhmrunError: (exit 3) A row is malformed.
-    """
-    rows = csv.reader((f"{line}\n" for _, line in numbered_lines(path)), delimiter="\t")
-    try:
-        for row in rows:
-            yield rows.line_num, row
-    except csv.Error as error:
-        raise malformed(f"not a table: {error}", f"{path}:{rows.line_num}") from error
 
 
 def _array_rows(path: Path, layout: Layout) -> Iterator[Row]:

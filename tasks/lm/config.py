@@ -196,8 +196,6 @@ class LanguageDecodingConfig(Section):
     """Transformer-XL scoring: each word attends to the nearest `memory` words, itself included, instead of the whole
     memory and its own segment.
     """
-    characters: Annotated[bool, Unhashed()] = False
-    """Scoring: also report bits per character."""
     codebooks: int = Field(0, ge=0)
     """Scoring: codebooks of compressed input vectors, sums of one codeword from each; 0: uncompressed."""
     codewords: int = Field(16, ge=2)
@@ -214,14 +212,8 @@ class LanguageDecodingConfig(Section):
     """predict: the most probable word each time, or a sampled one."""
     temperature: Annotated[float, Unhashed()] = Field(1.0, gt=0)
     """sample: divisor of the log-probabilities; below 1 favors probable words."""
-    top_k: Annotated[int, Unhashed()] = Field(0, ge=0)
-    """sample: only the k most probable words; 0: all words."""
-    top_p: Annotated[float, Unhashed()] = Field(1.0, gt=0, le=1)
-    """sample: only the fewest words with this total probability (nucleus)."""
     seed: Annotated[int, Unhashed()] = Field(1, ge=0, lt=2**32)
     """sample: seed of the first line; further lines add 1 each."""
-    nbest: Annotated[int, Unhashed()] = Field(1, ge=1)
-    """sample: continuations of each line."""
 
 
 class LanguageModelExperiment(Experiment):
@@ -273,6 +265,4 @@ class LanguageModelExperiment(Experiment):
             raise ValueError("model.network=hf has no penalty of activation or change: set them to 0")
         if self.decoding.codebooks and not self.decoding.code_steps:
             raise ValueError("decoding.codebooks needs decoding.code_steps, such as 200000")
-        if self.decoding.nbest > 1 and self.decoding.choice == "greedy":
-            raise ValueError("decoding.nbest needs decoding.choice=sample: greedy continuations are all the same")
         return self

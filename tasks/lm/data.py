@@ -312,11 +312,6 @@ def bits_per_byte_of(counts: Counts) -> float:
     return _bits_per(counts, BYTES)
 
 
-def bits_per_character_of(counts: Counts) -> float:
-    """Return the bits per character, line ends included, of lines with these counts of :func:`read_items`."""
-    return _bits_per(counts, CHARACTERS)
-
-
 def _bits_per(counts: Counts, unit: int) -> float:
     """Return the bits per unit, a column of the counts."""
     total = counts.sum(axis=0, dtype=np.float64)

@@ -41,26 +41,12 @@ NAT = 1 / math.log(2)
 def next_word(decoding: LanguageDecodingConfig, log_probs: Tensor, generator: torch.Generator) -> int:
     """Return a word id from log-probabilities ``[words]``.
 
-    "greedy": the most probable one; "sample": one drawn from :func:`distribution` with a CPU generator.
+    "greedy": the most probable one; "sample": one drawn with a CPU generator, after division by the temperature.
     """
     if decoding.choice == "greedy":
         return int(log_probs.argmax())
-    return int(torch.multinomial(distribution(decoding, log_probs).cpu(), 1, generator=generator))
-
-
-def distribution(decoding: LanguageDecodingConfig, log_probs: Tensor) -> Tensor:
-    """Return the probabilities ``[words]`` to sample from, in double precision.
-
-    Log-probabilities are divided by the temperature first. The nucleus is the fewest most probable words that reach
-    ``top_p``. Words outside top-k or nucleus have 0; the rest sum to 1.
-    """
-    probabilities, order = (log_probs.double() / decoding.temperature).softmax(0).sort(descending=True, stable=True)
-    before = probabilities.cumsum(0) - probabilities
-    kept = before < decoding.top_p
-    if decoding.top_k:
-        kept[decoding.top_k :] = False
-    chosen = torch.where(kept, probabilities, 0.0)
-    return torch.zeros_like(chosen).scatter(0, order, chosen / chosen.sum())
+    probabilities = (log_probs.double() / decoding.temperature).softmax(0)
+    return int(torch.multinomial(probabilities.cpu(), 1, generator=generator))
 
 
 class LanguageModelPredictor:
@@ -121,9 +107,8 @@ class LanguageModelPredictor:
 
         Scores: "perplexity", that of the known words alone ("perplexity-known", if there are known and unknown ones),
         "bits_per_byte", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the same
-        vocabulary; "bits_per_character" if configured. All except "perplexity-known" include the unknown words, as one
-        word. The predictions are the surprisals of a line's words in bits, one line each. The seconds are those of the
-        network alone.
+        vocabulary. All except "perplexity-known" include the unknown words, as one word. The predictions are the
+        surprisals of a line's words in bits, one line each. The seconds are those of the network alone.
         """
         if isinstance(data, MinimalPairs):
             return self._judged(data)
@@ -219,7 +204,7 @@ class LanguageModelPredictor:
         """Return the scores of a text by name.
 
         ``nats`` are the surprisals of its words ``tokens``. "perplexity-known" is scored if some, but not all, words
-        are unknown; bits per character if configured; the 5-gram baseline if the training text is here with the same
+        are unknown; the 5-gram baseline if the training text is here with the same
         vocabulary. The unigram baseline adds 1 to each count; counts of tokens are those of the training text, if it is
         here. Scores of tokens begin with bits per byte, which do not depend on the vocabulary. A warning tells if
         at least 1 % of the words are unknown beside known ones.
@@ -253,9 +238,6 @@ class LanguageModelPredictor:
             frequency = np.array(counts, dtype=np.float64) + 1
             by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
             scores["perplexity-of-unigram"] = Score("perplexity", by_frequency, self.vocabulary.unit, count, self.units)
-        if self.decoding.characters:
-            value = float(nats.sum()) * NAT / tally.characters
-            scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
         if here:
             model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
             by_sequences = perplexity(float(model.surprisal(tokens).mean()))
@@ -303,19 +285,17 @@ class LanguageModelPredictor:
 
     @torch.inference_mode()
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the continuations of each line, with the line itself in front.
+        """Yield the continuation of each line, with the line itself in front.
 
-        The random numbers of line k have the seed ``decoding.seed`` + k. The continuations of a line are separated by
-        newlines; the answer's "prediction" is a text, or a list of several. Unknown words of the line appear as the
+        The random numbers of line k have the seed ``decoding.seed`` + k. Unknown words of the line appear as the
         unknown word.
         """
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.decoding.seed + number)
             prompt = self._encoded(line)
             hidden, state = self._read([self.vocabulary.end, *prompt], None)
-            continuations = [self._continued(hidden[-1], state, generator) for _ in range(self.decoding.nbest)]
-            texts = [self.vocabulary.decode([*prompt, *tokens]) for tokens in continuations]
-            yield Answer("\n".join(texts), {"prediction": texts if len(texts) > 1 else texts[0]})
+            text = self.vocabulary.decode([*prompt, *self._continued(hidden[-1], state, generator)])
+            yield Answer(text, {"prediction": text})
 
     def _encoded(self, line: str) -> list[int]:
         """Return the ids of a line's words, and count them in ``coverage``."""

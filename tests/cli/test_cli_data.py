@@ -61,9 +61,7 @@ def test_import_takes_files_by_name_or_by_split(data):
     dev = write_scitail(data, "scitail_1.0_dev.tsv", rows)
     assert str(data / "scitail/scitail_1.0_dev.tsv") in run("fetch", "scitail", str(dev))
     test = write_scitail(data, "mine.txt", rows[:100])
-    with pytest.raises(PhmrunError, match="instead of the published 2,126"):
-        run("fetch", "scitail", f"test={test}")
-    assert str(data / "scitail/scitail_1.0_test.tsv") in run("fetch", "scitail", f"test={test}", "--force")
+    assert str(data / "scitail/scitail_1.0_test.tsv") in run("fetch", "scitail", f"test={test}")
     assert marks()["scitail"] == "◐"
 
 

@@ -1,10 +1,9 @@
 """The catalogue: what comes with phmrun is complete, and a malformed entry is refused with its place."""
 
 import pytest
-import yaml
 
 from phmrun.datasets import CATALOGUE
-from phmrun.datasets.catalogue import Catalogue, is_safe
+from phmrun.datasets.catalogue import is_safe, read_entry
 from phmrun.errors import PhmrunError
 
 SHA = "0" * 64
@@ -19,7 +18,7 @@ ENTRY = {
 
 
 def parse(**changes):
-    return Catalogue(yaml.safe_dump({"some": ENTRY | changes})).get("some")
+    return read_entry("some", ENTRY | changes)
 
 
 def with_file(**changes):

@@ -61,8 +61,6 @@ MINIATURES = {
     "dnli": ('[{"label": "neutral", "sentence1": "a", "sentence2": "b"}]\n', {"pairs": 1}),
     "scitail": ("a\tb\tentails\n", {"pairs": 1}),
     "quora": ("1\ta\tb\t7\n", {"pairs": 1}),
-    "sick": ("pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n1\ta\tb\t4.5\tNEUTRAL\n",
-             {"pairs": 1}),
     "agreement": ("VBZ\tthe key\nVBP\tkeys\n", {"items": 2}),
     "conllu": (TREE * 3, {"sentences": 3, "words": 6}),
     "lines": (" one two \n\n three\n", {"lines": 3, "words": 3}),

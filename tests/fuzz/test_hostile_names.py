@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from phmrun.datasets import archives
-from phmrun.datasets.catalogue import _dataset
+from phmrun.datasets.catalogue import read_entry
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord
@@ -116,8 +116,8 @@ def as_dataset(name, parent):
         {"archives": {name: {"urls": file["urls"]}}, "splits": {"train": {"text": {"path": "a", "archive": name}}}},
     ):
         with suppress(PhmrunError):
-            written(_dataset("d", facts | changed), parent)
-    written(_dataset(name, facts | {"splits": {"train": {"text": file}}}), parent)
+            written(read_entry("d", facts | changed), parent)
+    written(read_entry(name, facts | {"splits": {"train": {"text": file}}}), parent)
 
 
 def written(dataset, parent):

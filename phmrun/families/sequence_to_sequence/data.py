@@ -209,7 +209,7 @@ def build_parallel_data(config: SequenceToSequenceExperiment, cache: Path, built
 def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelCorpus:
     """Return the corpus of a data section: built-in, user files or a dataset.
 
-    The checksums of user files are computed here. A warning is logged if both sides of a split have the same content.
+    The checksums of user files are computed here.
 
     Raises:
         PhmrunError: The run has no data, or they are not on this machine (exit 3); a language is missing (exit 2).
@@ -227,9 +227,6 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
         files = own_files(data)
         pairs = ((split, zip(SIDES, pair, strict=True)) for split, pair in files.items())
         sums = {f"{split}.{side}": sha256_of(path) for split, sides in pairs for side, path in sides}
-        for split in files:
-            if sums[f"{split}.source"] == sums[f"{split}.target"]:
-                LOG.warning("%s: source and target have the same content: %s", split, files[split][0])
         return ParallelCorpus(files, sums)
     located = locate(data.name)
     require_languages(data, tuple(located["train"]))

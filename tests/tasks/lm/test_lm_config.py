@@ -43,7 +43,6 @@ def test_presets_are_the_papers_networks(model, words, millions):
 def test_settings_that_lm_has_not_are_refused():
     refused({"training": {"monitor": "accuracy"}}, "not among the validation scores of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
-    refused({"decoding": {"nbest": 2}}, "choice=sample")
     refused({"decoding": {"codebooks": 2}}, "needs decoding.code_steps")
     refused({"batch": {"unit": "tokens"}}, "streams")
     refused({"training": {"schedule": {"name": "cosine"}, "max_steps": None}}, "ends at training.max_steps")
