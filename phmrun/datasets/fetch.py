@@ -4,7 +4,6 @@ A file takes its place only after its checksum is verified. Connections use veri
 """
 
 import logging
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,8 +39,8 @@ PAUSE = 1.0  # seconds before the second attempt, doubled before each further on
 def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool = False) -> list[Path]:
     """Download missing files, and verify their checksums.
 
-    Each comes from the first address that works. Archives are removed once their files are extracted. A present file
-    whose checksum neither the catalogue nor the record has is recorded, if the folder can be written.
+    Each comes from the first address that works. Archives are removed once their files are extracted. A checksum that
+    the catalogue lacks is recorded, and compared from then on.
 
     Args:
         dataset: The dataset.
@@ -57,8 +56,7 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
     """
     chosen, folder = wanted_splits(dataset, splits), dataset_dir(dataset)
     files = {file.path: file for split in chosen for file in dataset.splits[split]}
-    wanted = _wanted(dataset, files, force)
-    if not wanted and not (_unrecorded(dataset, files) and os.access(folder, os.W_OK)):
+    if not _wanted(dataset, files, force):
         return []
     with locked(dataset):
         wanted = _wanted(dataset, files, force)  # another process may have downloaded them meanwhile
@@ -67,9 +65,9 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
             brought += _bring(dataset, split, [file for file in dataset.splits[split] if wanted.pop(file.path, None)])
         for archive in dataset.archives.values():  # no longer needed once their files are extracted
             (folder / archive.path).unlink(missing_ok=True)
-        for file in (*(file for file in brought if file.sha256 is None), *_unrecorded(dataset, files)):
-            write_record(dataset, RECORD, file.path, content_sha256(find(dataset, file) or folder / file.path, file))
-            note(f"{file.path}: the catalogue has no checksum; the file's is recorded and compared from now on")
+        for file in brought:
+            if file.sha256 is None:
+                write_record(dataset, RECORD, file.path, content_sha256(folder / file.path, file))
     return [folder / file.path for file in brought]
 
 
@@ -107,12 +105,6 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
             where = str(find(dataset, files[path]))
             raise PhmrunError("checksum mismatch", where=where, hint=hint, code=ExitCode.DATA)
     return {path: file for path, file in files.items() if states[path] in (Check.WRONG, Check.MISSING)}
-
-
-def _unrecorded(dataset: Dataset, files: Mapping[str, File]) -> list[File]:
-    """Return the present files whose checksum neither the catalogue nor the record has."""
-    record = recorded(dataset, RECORD)
-    return [f for f in files.values() if f.sha256 is None and f.path not in record and find(dataset, f)]
 
 
 def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:

@@ -100,7 +100,6 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
     raise PhmrunError(
         "\n".join([f"the dataset {name!r} is {how}; missing:", *files]),
         hint=f"Run: phmrun data fetch {name}{only}\n"
-        f"Or, with files that you have: phmrun data fetch {name} FILES\n"
         f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
         f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
         code=ExitCode.DATA,
@@ -153,25 +152,19 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
     return tuple(dataset.splits) if splits is None or dataset.generated else tuple(dict.fromkeys(splits))
 
 
-def by_hand(dataset: Dataset, wanted: Sequence[File] | None = None) -> str:
+def by_hand(dataset: Dataset, wanted: Sequence[File]) -> str:
     """Return instructions for a machine without a network.
 
-    They are the dataset's own, the archives to download for ``phmrun data fetch``, and the single files with their
-    folder. Each has its size and first address. Archives are left out if the dataset has its own instructions and none
-    of these archives has an address. ``wanted`` of None means all files.
+    They are the dataset's own, and the archives and files to download for ``phmrun data fetch``, each with its size and
+    first address.
     """
-    files = dataset.files if wanted is None else wanted
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
     downloads: dict[str, Remote] = {
-        part.archive: dataset.archives[part.archive] for file in files for part in file.parts
+        part.archive: dataset.archives[part.archive] for file in wanted for part in file.parts
     }
-    if downloads and (not dataset.by_hand or any(remote.urls for remote in downloads.values())):
-        lines.append(f"Without a network, download these elsewhere, then phmrun data fetch {dataset.name} FILES:")
-        lines += [f"  {name}{_origin(remote)}" for name, remote in downloads.items()]
-    if single := [file for file in files if not file.parts]:
-        lines.append(f"Without a network, put these files into {dataset_dir(dataset)}:")
-        lines += [f"  {file.path}{_origin(file)}" for file in single]
-    return "\n".join(lines)
+    downloads |= {file.path: file for file in wanted if not file.parts}
+    lines.append(f"Without a network, download these elsewhere, then phmrun data fetch {dataset.name} FILES:")
+    return "\n".join([*lines, *(f"  {name}{_origin(remote)}" for name, remote in downloads.items())])
 
 
 def _origin(remote: Remote) -> str:

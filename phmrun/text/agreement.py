@@ -13,7 +13,7 @@ import csv
 import itertools
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,8 @@ LABELS = ("VBZ", "VBP")
 TRAIN_SHARE, DEV_SHARE = 0.09, 0.01
 SAMPLE = "`phmrun schema sva --files` prints a sample."
 _ATTRACTORS = re.compile(r"\.test\.(\d)(\.gz)?$")
-_COLUMNS = ("sentence", "verb_pos", "verb_index", "n_intervening", "n_diff_intervening")
+_COUNTS = ("verb_index", "n_intervening", "n_diff_intervening")
+_COLUMNS = ("sentence", "verb_pos", *_COUNTS)
 
 
 class Item(NamedTuple):
@@ -114,29 +115,19 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
             if len(cells) != len(header):
                 raise malformed(f"the row has {len(cells)} columns where the header has {len(header)}", where)
             row = dict(zip(header, cells, strict=True))
-            words, position = row["sentence"].split(), _count(row, "verb_index", where)
-            between, different = _count(row, "n_intervening", where), _count(row, "n_diff_intervening", where)
-            if not 1 <= position <= len(words):
-                raise malformed(f"verb_index is {position}, but the sentence has {len(words)} words", where)
-            if different > between:
-                raise malformed(f"n_diff_intervening is {different}, more than n_intervening, {between}", where)
+            words = row["sentence"].split()
+            try:
+                position, between, different = (int(row[column]) for column in _COUNTS)
+            except ValueError as error:
+                raise malformed(f"not a count: {error}"[:100], where) from error
+            if not (1 <= position <= len(words) and 0 <= different <= between):
+                counts = ", ".join(f"{column} {row[column]:.20}" for column in _COUNTS)
+                raise malformed(f"the counts do not fit a sentence of {len(words)} words: {counts}", where)
             yield _item(" ".join(words[: position - 1]), row["verb_pos"], different, different == between, where)
     except csv.Error as error:
         raise malformed(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error
     if not rows.line_num:
         raise malformed("the table has no rows", str(path))
-
-
-def _count(row: Mapping[str, str], column: str, where: str) -> int:
-    """Return a row's whole number in a column.
-
-    Raises:
-        PhmrunError: (exit 3) It is not a number of at most nine digits.
-    """
-    text = row[column]
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise malformed(f"{column} is {text!r}, not a count", where)
-    return int(text)
 
 
 def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:

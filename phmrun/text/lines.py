@@ -99,11 +99,8 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
                 yield raw
     except FileNotFoundError as error:
         raise malformed("the file does not exist", str(path)) from error
-    except EOFError as error:
-        hint = "The file is not complete; copy or fetch it again."
-        raise malformed("the gzip data end too early", f"{path}:{number + 1}", hint) from error
     # Before OSError, of which BadGzipFile is a kind.
-    except (gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         hint = "Copy or fetch the file again."
         raise malformed(f"the gzip data are damaged ({error})", f"{path}:{number + 1}", hint) from error
     except OSError as error:

@@ -16,6 +16,7 @@ def _metric(name: str, **facts: Any) -> Metric:
 
 PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram", bounds=(1.0, math.inf))
 BITS_PER_BYTE = _metric("bits_per_byte", bounds=(0.0, math.inf))
+BITS_PER_CHARACTER = _metric("bits_per_character", bounds=(0.0, math.inf))
 
 ACCURACY = Metric(
     "accuracy",
@@ -45,7 +46,7 @@ TASK = Task(
             {"train.txt": "the dog sees the cat and the cat sees the dog .\nthe cat runs and the child sleeps .\n"},
         ),
     ),
-    metrics=(PERPLEXITY, BITS_PER_BYTE, ACCURACY),
+    metrics=(PERPLEXITY, BITS_PER_BYTE, BITS_PER_CHARACTER, ACCURACY),
     baselines=(
         Baseline("unigram", "each word by its frequency in training, with 1 added to each count"),
         Baseline("5-gram", "sequences of up to five words counted in training (interpolated modified Kneser-Ney)"),

@@ -196,6 +196,8 @@ class LanguageDecodingConfig(Section):
     """Transformer-XL scoring: each word attends to the nearest `memory` words, itself included, instead of the whole
     memory and its own segment.
     """
+    characters: Annotated[bool, Unhashed()] = False
+    """Scoring: also report bits per character."""
     codebooks: int = Field(0, ge=0)
     """Scoring: codebooks of compressed input vectors, sums of one codeword from each; 0: uncompressed."""
     codewords: int = Field(16, ge=2)

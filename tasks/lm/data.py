@@ -1,6 +1,5 @@
 """Data of language modeling: corpora, and batches of parallel streams."""
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -31,7 +30,6 @@ from phmrun.text.division import held_out
 from phmrun.text.lines import numbered_lines
 from phmrun.text.store import Prepared
 
-LOG = logging.getLogger("phmrun.tasks.lm")
 KNOWN = "known"
 MILLIBITS, WORDS, BYTES, CHARACTERS = range(4)
 """Columns of the counts of a line."""
@@ -40,7 +38,6 @@ LINES, ATTACHED = 2000, 0.01
 """Number of first lines inspected, and share of words with an attached mark above which text is untokenized."""
 RAREST = 2
 """Minimum count of words in untokenized text; rarer ones train the unknown word."""
-UNKNOWN_SHARE = 0.05  # share of unknown words in the validation text above which a warning is given
 
 
 class StreamBatch(NamedTuple):
@@ -152,20 +149,10 @@ class StreamData(DataModule[StreamVocabulary]):
     def prepare(self) -> None:
         """Encode the text unless it is cached.
 
-        Logs a warning if more than 5 % of validation words are unknown and training has no unknown word.
-
         Raises:
             PhmrunError: (exit 3) A file is missing, malformed, or too short for the number of streams.
         """
         self.plan(1).check()
-        vocabulary, share = self.vocabulary, self.prepared.statistics["splits"]["dev"]["unknown_rate"]
-        if share > UNKNOWN_SHARE and vocabulary.counts and not vocabulary.counts[vocabulary.unknown]:
-            LOG.warning(
-                "%.1f %% of the validation text's words are unknown, and training has no unknown word to learn from; "
-                "--set data.vocabulary.min_frequency=2 makes the rare ones unknown, "
-                "--set data.splitting=punctuation splits punctuation from words",
-                100 * share,
-            )
 
     def plan(self, world: int) -> SegmentPlan:
         """Return the segments of the training text for ``world`` processes."""
@@ -310,6 +297,11 @@ def perplexity_of(counts: Counts) -> float:
 def bits_per_byte_of(counts: Counts) -> float:
     """Return the bits per byte, line ends included, of lines with these counts of :func:`read_items`."""
     return _bits_per(counts, BYTES)
+
+
+def bits_per_character_of(counts: Counts) -> float:
+    """Return the bits per character, line ends included, of lines with these counts of :func:`read_items`."""
+    return _bits_per(counts, CHARACTERS)
 
 
 def _bits_per(counts: Counts, unit: int) -> float:

@@ -50,20 +50,14 @@ class MinimalPairs:
     """
 
     def __init__(self, name: str) -> None:
-        places = [Path(name), data_dir() / name]
-        place = next((path for path in places if path.exists()), None)
-        if place is None:
+        place = next((path for path in (Path(name), data_dir() / name) if path.exists()), Path(name))
+        files = sorted(place.glob("*.jsonl*")) if place.is_dir() else [place]
+        self.paths = [path for path in files if path.is_file() and (not place.is_dir() or _has_pairs(path))]
+        if not self.paths:
             what = f"there are no minimal pairs called {name!r}, neither here nor in the data directory"
-            hint = f"For BLiMP, put the files of its folder data into {data_dir() / 'blimp'}."
+            hint = f"A line of a file .jsonl: {SAMPLE}. BLiMP is searched for in {data_dir() / 'blimp'}."
             raise PhmrunError(what, where="--pairs", hint=hint, code=ExitCode.DATA)
         self.name = place.name.removesuffix(".gz").removesuffix(".jsonl")
-        files = sorted([*place.glob("*.jsonl"), *place.glob("*.jsonl.gz")]) if place.is_dir() else [place]
-        self.paths = [path for path in files if not place.is_dir() or _has_pairs(path)]
-        if not self.paths:
-            hint = f"A line of a file .jsonl or .jsonl.gz: {SAMPLE}"
-            raise PhmrunError(
-                "the folder has no file of minimal pairs", where=str(place), hint=hint, code=ExitCode.DATA
-            )
         self.files = {self.name: self.pairs}
 
     def sources(self, split: str) -> Sequence[Path]:

@@ -238,6 +238,9 @@ class LanguageModelPredictor:
             frequency = np.array(counts, dtype=np.float64) + 1
             by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
             scores["perplexity-of-unigram"] = Score("perplexity", by_frequency, self.vocabulary.unit, count, self.units)
+        if self.decoding.characters:
+            value = float(nats.sum()) * NAT / tally.characters
+            scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
         if here:
             model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
             by_sequences = perplexity(float(model.surprisal(tokens).mean()))

@@ -71,11 +71,6 @@ def remove(pattern: str) -> Callable[[Path], None]:
     return prepare
 
 
-def unknown_words(folder: Path) -> None:
-    """Replace the validation text by words that training lacks."""
-    (folder / "lm-data/dev.aa").write_text("new words only\n" * 30, encoding="utf-8")
-
-
 def sample_files(folder: Path) -> None:
     """Write three splits of agreement under the names of the printed sample."""
     for split in ("train", "dev", "test"):
@@ -104,7 +99,7 @@ def write(name: str, content: str) -> Callable[[Path], None]:
 
 MINE = (ROOT / "examples/my_layers.py").read_text(encoding="utf-8").replace('"mine"', '"own-layer"')
 VECTORS = "".join(f"{word} 1 2 3 4 5\n" for word in sorted(WORDS))
-NMT, SVA, NLI, LM = (f"train {task} --config {task}.yaml {RUNS}" for task in ("nmt", "sva", "nli", "lm"))
+NMT, SVA, NLI = (f"train {task} --config {task}.yaml {RUNS}" for task in ("nmt", "sva", "nli"))
 TEST_FILES = {"--test-src FILE": "--test-src nmt-data/test.aa", "--test-tgt FILE": "--test-tgt nmt-data/test.bb"}
 RAN = r"(phmrun [^\n`;]*)"
 """Command up to the end of its line or quotation."""
@@ -144,8 +139,6 @@ HINTS = [
         without="--train none.tsv",
     ),
     Hint("or with --prefix", f"{NMT} --prefix none/", r"or with (--prefix)", also="nmt-data/"),
-    Hint("--set data.vocabulary.min_frequency=2", LM, r"(--set data.vocabulary.min_frequency=2)", unknown_words),
-    Hint("--set data.splitting=punctuation", LM, r"(--set data.splitting=punctuation)", unknown_words),
     # evaluation
     Hint("Run: phmrun eval X X", "eval {nmt} --test nmt-data/test.aa", r"Run: " + RAN, fill=TEST_FILES),
     Hint(

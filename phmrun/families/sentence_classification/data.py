@@ -21,7 +21,6 @@ from phmrun.families.sentence_classification.vocabulary import ClassificationVoc
 from phmrun.files import sha256_of
 from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
 from phmrun.models.sentences import Sentences, batch_of
-from phmrun.progress import note
 from phmrun.text.batches import Batch
 from phmrun.text.store import Prepared
 from phmrun.text.vocabulary import SPECIALS
@@ -156,16 +155,6 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             raise PhmrunError(what, where=str(self.vectors), hint=hint, code=ExitCode.DATA)
         vectors = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
         return Found(vectors.places + len(SPECIALS), vectors.vectors)
-
-    def prepare(self) -> None:
-        """Encode the items unless they are cached.
-
-        A note tells the coverage of pretrained vectors, if there are any.
-        """
-        super().prepare()
-        if self.pretrained is not None:
-            types, tokens = (f"{self.coverage[key]:.1%}" for key in ("types", "train_tokens"))
-            note(f"pretrained vectors for {types} of the words, {tokens} of the text")
 
     @property
     def coverage(self) -> dict[str, float]:

@@ -143,8 +143,6 @@ def _learn(sides: tuple[Path, Path], measured: _Measured, settings: VocabularyCo
                 if (number + 1) * sample // pairs > number * sample // pairs:
                     yield from (pair[column] for column in columns)
                 advance(1)
-        if subwords and sample * len(columns) > 100_000:
-            note(f"learning a {settings.kind} vocabulary of {settings.size:,} entries")
 
     def train(*columns: int, size: int = settings.size) -> Any:
         """Return the vocabulary of these sides.

@@ -41,7 +41,7 @@ def test_presets_are_the_papers_networks(model, words, millions):
 
 
 def test_settings_that_lm_has_not_are_refused():
-    refused({"training": {"monitor": "accuracy"}}, "not among the validation scores of lm: loss")
+    refused({"training": {"monitor": "accuracy"}}, "no validation score of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
     refused({"decoding": {"codebooks": 2}}, "needs decoding.code_steps")
     refused({"batch": {"unit": "tokens"}}, "streams")

@@ -120,7 +120,7 @@ def data(tmp_path):
 
 def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     network = lstm(vocabulary)
-    scorer = teller(network, vocabulary, streams=2, length=5, weights="best@7")
+    scorer = teller(network, vocabulary, streams=2, length=5, characters=True, weights="best@7")
     evaluation = scorer.evaluate(data, "test")
     tokens = np.array([*vocabulary.encode("w01 w05 strange"), vocabulary.end, vocabulary.end])
     tokens = np.array([*tokens, *vocabulary.encode("w02"), vocabulary.end])
@@ -142,6 +142,9 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     per_byte = evaluation.scores["bits_per_byte"]
     assert (per_byte.n, per_byte.unit) == (size, "bytes")
     assert per_byte.value == pytest.approx(nats.sum() / math.log(2) / size)
+    characters = evaluation.scores["bits_per_character"]
+    assert characters.n == len("w01 w05 strange\n\nw02\n")
+    assert characters.value == pytest.approx(nats.sum() / math.log(2) / characters.n)
     lines = [[float(bits) for bits in line.split()] for line in evaluation.predictions.splitlines()]
     assert [len(line) for line in lines] == [4, 1, 2]
     assert list(chain(*lines)) == pytest.approx((nats / math.log(2)).tolist(), abs=6e-4)
