@@ -28,14 +28,12 @@ def fault_in(folder: Path) -> str | None:
     :func:`checksum_once`.
     """
     try:
-        expected = parse_json(read_regular(folder / CHECKSUMS))
-    except FileNotFoundError:
-        return f"{CHECKSUMS} is missing"
-    except (OSError, ValueError) as error:
-        return f"{CHECKSUMS} cannot be read: {error}"
+        expected: dict[str, str] = {**parse_json(read_regular(folder / CHECKSUMS))}
+    except (OSError, ValueError, TypeError) as error:
+        return f"{CHECKSUMS} is missing or damaged: {error}"
     names = _names(folder)
-    if not isinstance(expected, dict) or (differing := sorted(set(names) ^ expected.keys())):
-        return f"{differing[0]} is missing or extra" if isinstance(expected, dict) else f"{CHECKSUMS} is damaged"
+    if differing := sorted(set(names) ^ expected.keys()):
+        return f"{differing[0]} is missing or extra"
     try:
         wrong = (name for name in names if checksum_once(stamp_of(folder / name)) != expected[name])
         return next((f"checksum mismatch of {name}" for name in wrong), None)

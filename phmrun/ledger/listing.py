@@ -100,8 +100,7 @@ def require_column(runs: Sequence[Run], name: str, where: str) -> None:
         PhmrunError: (exit 2) No run has a value in it, and it is none of :data:`COLUMNS`. ``where`` names the option.
     """
     if runs and name not in COLUMNS and all(value_of(run, name) is None for run in runs):
-        error = unknown("column", name, [*COLUMNS, *score_names(runs)], where=where)
-        raise PhmrunError(error.what, where=where, valid=[*error.valid, "a setting's key"], hint=error.hint)
+        raise unknown("column", name, [*COLUMNS, *score_names(runs)], where=where)
 
 
 def telling_settings(runs: Sequence[Run]) -> list[str]:

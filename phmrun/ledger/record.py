@@ -133,7 +133,7 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
 
     Raises:
         PhmrunError: (exit 3) A file is not a record or not named after its run, two records of a run have different
-            scores, or a run's place has a symbolic link or weights without a status.
+            scores, or a run's place has weights without a status.
     """
     records = [_read_record(path) for path in paths]
     runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
@@ -146,8 +146,6 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
         named[run.path] = run, files, path
     missing = [(run, files) for run, files, _ in named.values() if not run.status_path.exists()]
     for run, _ in missing:
-        if run.path.is_symlink() or run.path.resolve().parent != runs_dir.resolve():
-            raise PhmrunError("a symbolic link is in the run's place", where=str(run.path), code=ExitCode.DATA)
         if run.checkpoints.exists():
             raise PhmrunError(f"there are weights here, but no {STATUS}", where=str(run.path), code=ExitCode.DATA)
     if missing:
