@@ -32,16 +32,21 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping(Callback):
-    """Stop of training after SIGINT or SIGTERM, at the end of a step.
+    """Stop of training after SIGINT, SIGTERM or a time limit, at the end of a step.
 
-    A signal to any process stops all. A second signal interrupts its process at once.
+    A signal to any process stops all, and the longest time counts. A second signal interrupts its process at once.
+
+    Args:
+        seconds: Limit, counted from the start of this process's training; ``None``: no limit. Time of earlier processes
+            of the run does not count.
 
     Attributes:
         received: Number of the signal; ``None`` if there was none.
-        reached: True if training was stopped because of it.
+        reached: True if training was stopped before its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = math.inf if seconds is None else seconds
         self.received: int | None = None
         self.reached = False
         self._agreement = Agreement()
@@ -63,27 +68,28 @@ class Stopping(Callback):
                 signal.signal(which, handler)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Set the SIGTERM handler again: Lightning's own exits without a checkpoint.
+        """Start the clock, and set the SIGTERM handler again: Lightning's own exits without a checkpoint.
 
-        Outside the main thread, do nothing.
+        Outside the main thread, no handler is set.
         """
+        self._began = time.monotonic()
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, self._note)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Stop after an optimizer step if a process has received a signal.
+        """Stop after an optimizer step if a process has received a signal or the limit is reached.
 
-        If there are several processes, signals that came before the previous step's end count. ``received`` becomes the
+        If there are several processes, what came before the previous step's end counts. ``received`` becomes the
         largest number of all. Where training ends anyway, at the last step or by patience, ``reached`` stays False.
         """
         if not window_completed(trainer):
             return
-        agreed = int(self._agreement.all_reduce_max(self.received or 0, trainer.strategy.root_device))
-        if agreed:
-            self.received = agreed
-        if agreed and not _ends(trainer):
-            self.reached = True
-            trainer.should_stop = True
+        late = time.monotonic() - self._began >= self.seconds
+        reason = self._agreement.all_reduce_max(self.received or late / 2, trainer.strategy.root_device)
+        if reason >= 1:
+            self.received = int(reason)
+        if reason and not trainer.should_stop and trainer.global_step < trainer.max_steps:
+            self.reached = trainer.should_stop = True
 
     def _note(self, which: int, frame: Any) -> None:
         """Note the first signal.
@@ -96,46 +102,6 @@ class Stopping(Callback):
         if self.received is not None:
             raise Interrupted(which)
         self.received = which
-
-
-class TimeLimit(Callback):
-    """Stop of training after a time limit, at the end of a step.
-
-    Args:
-        seconds: Limit, counted from the start of this process's training; ``None``: no limit. Time of earlier processes
-            of the run does not count.
-
-    Attributes:
-        reached: True if training was stopped because of the limit.
-    """
-
-    def __init__(self, seconds: float | None) -> None:
-        self.seconds = seconds
-        self.reached = False
-        self._agreement = Agreement()
-        self._began = 0.0
-
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Start the clock."""
-        self._began = time.monotonic()
-
-    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
-        """Stop after an optimizer step at the limit.
-
-        The longest time of all processes counts, as of the previous step if there are several. ``reached`` becomes
-        True. Where training ends anyway, at the last step or by patience, ``reached`` stays False.
-        """
-        if self.seconds is None or not window_completed(trainer):
-            return
-        taken = self._agreement.all_reduce_max(time.monotonic() - self._began, trainer.strategy.root_device)
-        if taken >= self.seconds and not _ends(trainer):
-            self.reached = True
-            trainer.should_stop = True
-
-
-def _ends(trainer: pl.Trainer) -> bool:
-    """True if training ends with this step: the last one, or one after which an earlier callback stops it."""
-    return trainer.should_stop or trainer.global_step >= trainer.max_steps
 
 
 @dataclass(eq=False)

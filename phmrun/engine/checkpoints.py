@@ -8,8 +8,7 @@ import io
 import pickle
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,6 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 
 LAST, BEST = "last.ckpt", "best.ckpt"
-LAYOUT = "layout"
-"""Key of a checkpoint's list of its own content."""
-_STORED = ("dict", "list", "tensor", "NoneType", "bool", "int", "float", "complex", "str", "bytes", "set")
-_LONGEST_LIST = 64
-"""Length of a list up to which a layout enters its elements."""
 
 
 def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Callable[[], None] | None = None) -> None:
@@ -43,38 +37,25 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
     """
     hint = "The same command then continues from the last checkpoint."
     full = disk_errors(ExitCode.TRAINING, hint, needed=_bytes(content))
-    with full, replacing(path, before_renaming) as temporary, _readable(path, content):
-        with temporary.open("wb") as file:
-            try:
-                torch.save(content, file)
-            except RuntimeError:  # torch hides the reason; writing by Python raises it
-                whole = io.BytesIO()
-                torch.save(content, whole)
-                file.seek(0)
-                file.truncate()
-                file.write(whole.getvalue())
-        torch.load(temporary, weights_only=True, mmap=True)
-        for name, weight in content.get("state_dict", {}).items():
-            if not isinstance(weight, Tensor):  # of torch's get_extra_state
-                raise TypeError(f"state_dict/{name} is {type(weight).__name__}, not a tensor")
-
-
-@contextmanager
-def _readable(path: Path, content: dict[str, Any]) -> Iterator[None]:
-    """Convert errors of a checkpoint's content, which could not be loaded without executing code.
-
-    Raises:
-        PhmrunError: (exit 4) A value is no number, text, tensor, or container of such; names the first.
-    """
     try:
-        yield
+        with full, replacing(path, before_renaming) as temporary:
+            with temporary.open("wb") as file:
+                try:
+                    torch.save(content, file)
+                except RuntimeError:  # torch hides the reason; writing by Python raises it
+                    whole = io.BytesIO()
+                    torch.save(content, whole)
+                    file.seek(0)
+                    file.truncate()
+                    file.write(whole.getvalue())
+            torch.load(temporary, weights_only=True, mmap=True)
+            if not all(isinstance(weight, Tensor) for weight in content.get("state_dict", {}).values()):
+                raise TypeError("torch's get_extra_state gave a value that is no tensor")
     except (pickle.PickleError, AttributeError, TypeError) as error:
-        odd = [f"{place} is {kind}" for place, kind in layout(content).items() if kind not in _STORED]
         raise PhmrunError(
-            f"training could not go on from this checkpoint: {odd[0] if odd else error}",
+            "training could not go on from this checkpoint: a value is no number, text, tensor or container of such",
             where=str(path),
-            hint="State of an optimizer, a network or a structure may hold numbers, texts, tensors, lists and "
-            "dictionaries; change the plug-in.",
+            hint="Change the plug-in whose optimizer, network or structure has this state.",
             code=ExitCode.TRAINING,
         ) from error
 
@@ -182,44 +163,6 @@ def _unreadable(path: Path, reason: str) -> PhmrunError:
         hint="`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
         code=ExitCode.DATA,
     )
-
-
-def layout(content: Any, place: str = "") -> dict[str, str]:
-    """Return the kind of each value of a checkpoint by its path.
-
-    A path has the keys and positions joined by slashes. A kind is "dict", "list" (also of tuples), "tensor", or a
-    type's name. A list of more than 64 elements is entered without them. Paths begin with ``place``; a value that is no
-    container gives an empty result.
-    """
-    if not isinstance(content, Mapping | list | tuple):
-        return {}
-    named = content.items() if isinstance(content, Mapping) else enumerate(content[: _LONGEST_LIST + 1])
-    kinds: dict[str, str] = {}
-    for name, value in () if len(content) > _LONGEST_LIST and not isinstance(content, Mapping) else named:
-        containers = {Mapping: "dict", list | tuple: "list", Tensor: "tensor"}
-        kind = next((name for types, name in containers.items() if isinstance(value, types)), type(value).__name__)
-        kinds |= {f"{place}{name}": kind, **layout(value, f"{place}{name}/")}
-    return kinds
-
-
-def require_whole(checkpoint: Mapping[str, Any], path: Path) -> None:
-    """Check that a checkpoint has all parts that exact resume needs.
-
-    They are those of its own layout.
-
-    Raises:
-        PhmrunError: (exit 3) A part is missing, or of another kind than when it was written; names the first.
-    """
-    recorded, kinds = checkpoint.get(LAYOUT), layout(checkpoint)
-    for place, kind in {LAYOUT: "dict", **(recorded if isinstance(recorded, Mapping) else {})}.items():
-        if kinds.get(place) != kind:
-            lacks = "lacks" if place not in kinds else f"has {kinds[place]} instead of {kind} as"
-            raise PhmrunError(
-                f"training cannot go on from this checkpoint: it {lacks} {place}",
-                where=str(path),
-                hint="Put a whole one in its place, or train anew: phmrun train … --restart.",
-                code=ExitCode.DATA,
-            )
 
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:

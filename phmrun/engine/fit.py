@@ -13,16 +13,13 @@ import torch
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.averaging import Averaging
-from phmrun.engine.callbacks import PeriodicCheckpoints, Stopping, TimeLimit, Validation
+from phmrun.engine.callbacks import PeriodicCheckpoints, Stopping, Validation
 from phmrun.engine.checkpoints import (
     LAST,
-    LAYOUT,
     adopt,
-    layout,
     load_checkpoint,
     load_weights,
     remove_after,
-    require_whole,
     weights_of,
     write_checkpoint,
 )
@@ -154,7 +151,7 @@ def fit(
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
     meter, progress = Meter(record, HISTORY_EVERY), TrainingProgress(lines_every, data.unit, total)
-    limit, stopping, randomness = TimeLimit(training.max_seconds), Stopping(), Randomness()
+    stopping, randomness = Stopping(training.max_seconds), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(
         directory,
@@ -178,10 +175,10 @@ def fit(
         training.checkpoint_every,
         training.keep_last,
         seconds=60 * training.checkpoint_minutes,
-        unfinished=lambda: limit.reached or stopping.reached,
+        unfinished=lambda: stopping.reached,
         before_writing=before_writing,
     )
-    looking = [validation, progress, limit, stopping, checkpoints]  # in this order: a checkpoint comes last
+    looking = [validation, progress, stopping, checkpoints]  # in this order: a checkpoint comes last
     callbacks = [randomness, meter, *([averaging] if averaging else []), *looking]
     trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing)
     if training.precision == "bf16-mixed" and trainer.strategy.root_device.type == "cpu" and not has_bf16():
@@ -193,16 +190,14 @@ def fit(
         run_trainer(trainer, module, data, last)
     step = trainer.global_step
     reason = "the last step"
-    if stopping.reached:
-        reason = f"by {Signals(stopping.received or 0).name} at optimizer step {step:,} of {total:,}"
-    elif validation.stopped_early:
+    if validation.stopped_early:
         reason = f"no better score in {training.patience} validations"
-    elif limit.reached:
+    elif stopping.reached and stopping.received:
+        reason = f"by {Signals(stopping.received).name} at optimizer step {step:,} of {total:,}"
+    elif stopping.reached:
         reason = f"the time limit of {training.max_time}"
-    complete = not (limit.reached or stopping.reached)
-    return Fitted(
-        step, meter.elapsed(), validation.best, validation.best_step, complete, reason, signal=stopping.received
-    )
+    end = (step, meter.elapsed(), validation.best, validation.best_step)
+    return Fitted(*end, not stopping.reached, reason, signal=stopping.received)
 
 
 def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: Meter, validation: Validation) -> bool:
@@ -218,7 +213,10 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
     load_weights(module, weights_of(checkpoint, last), last)  # Lightning's error would not name the file
     if checkpoint.keys() <= {"state_dict", "global_step"} and not checkpoint.get("global_step"):
         return False  # weights of an imported or fitted run that was never trained
-    require_whole(checkpoint, last)
+    if "callbacks" not in checkpoint:
+        what = "training cannot go on from this checkpoint: it has weights alone"
+        hint = "Put a whole one in its place, or train anew: phmrun train … --restart."
+        raise PhmrunError(what, where=str(last), hint=hint, code=ExitCode.DATA)
     data.start_step = checkpoint["global_step"]
     meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
     validation.load_state_dict(checkpoint["callbacks"][validation.state_key])
@@ -226,7 +224,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Lightning's checkpoint files, written atomically with their layout.
+    """Lightning's checkpoint files, written atomically.
 
     Args:
         before_renaming: Called before each file is renamed into place; may raise to prevent it.
@@ -237,11 +235,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self.before_renaming = before_renaming
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Write ``checkpoint`` with its layout to ``path``, atomically.
+        """Write ``checkpoint`` to ``path``, atomically.
 
         A reader sees the old or the new file. ``storage_options`` is ignored.
         """
-        write_checkpoint(Path(path), {**checkpoint, LAYOUT: layout(checkpoint)}, self.before_renaming)
+        write_checkpoint(Path(path), checkpoint, self.before_renaming)
 
 
 def build_trainer(

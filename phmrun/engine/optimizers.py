@@ -209,21 +209,14 @@ def rates(
             yield Rate(name, rate, decay), parameter
 
 
-def parameter_groups(
-    network: nn.Module,
-    optimizer: str,
-    weight_decay: float,
-    *,
-    by_shape: bool = True,
-    map_rate: float = 1.0,
-) -> list[dict[str, Any]]:
+def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float, **options: Any) -> list[dict[str, Any]]:
     """Return groups of the trainable parameters with equal rate and decay.
 
     Keys: "params", "lr" (the rate) and "weight_decay". The given ``weight_decay`` is multiplied by each group's factor
-    of decay. Other arguments are those of :func:`rates`.
+    of decay. Options are those of :func:`rates`.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for rate, parameter in rates(network, optimizer, by_shape=by_shape, map_rate=map_rate):
+    for rate, parameter in rates(network, optimizer, **options):
         groups.setdefault((rate.rate, rate.decay), []).append(parameter)
     return [
         {"params": parameters, "lr": rate, "weight_decay": weight_decay * decay}

@@ -14,7 +14,6 @@ from phmrun.engine import callbacks, checkpoints
 from phmrun.engine.checkpoints import (
     averaged_weights,
     load_checkpoint,
-    require_whole,
     step_checkpoints,
 )
 from phmrun.errors import ExitCode, PhmrunError
@@ -166,50 +165,11 @@ def test_a_started_child_goes_on_from_its_own(tmp_path):
     assert again.resumed == [6]
 
 
-def places(content, here=()):
-    """Every place of a checkpoint, as the keys that lead there; of a list, its last element."""
-    last = [len(content) - 1] if isinstance(content, list | tuple) and content else []
-    for name in list(content) if isinstance(content, dict) else last:
-        yield (*here, name)
-        yield from places(content[name], (*here, name))
-
-
-def without(content, place):
-    """A checkpoint that lacks something."""
-    first, *rest = place
-    if isinstance(content, dict):
-        kept = {name: value for name, value in content.items() if name != first or rest}
-        return {**kept, first: without(content[first], rest)} if rest else kept
-    parts = list(content)
-    return [*parts[:first], *([without(parts[first], rest)] if rest else []), *parts[first + 1 :]]
-
-
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("stopped")
-    module = ToyModule(validations=[3.0, 2.0, 1.0, 5.0])
-    module.make_optimizer = lambda network, **_: torch.optim.Adam(network.parameters())
-    train_toy(directory, module, max_steps=4, validate_every=1, average_after=1)
-    return directory / "last.ckpt"
-
-
-def test_each_part_of_a_checkpoint_is_missed(stopped):
-    checkpoint = load_checkpoint(stopped)
-    require_whole(checkpoint, stopped)
-    there = [place for place in places(checkpoint) if place[0] != "layout"]
-    assert {("optimizer_states", 0, "state", 0, "exp_avg"), ("callbacks", "Averaging", "mean", 0)} <= set(there)
-    for place in there:
-        if place[-2:-1] == (1,) and "python" in place:  # one of 625 numbers of a random state
-            continue
-        with pytest.raises(PhmrunError, match="it lacks") as caught:
-            require_whole(without(checkpoint, place), stopped)
-        assert caught.value.code is ExitCode.DATA
-
-
-def test_training_does_not_go_on_from_half_a_checkpoint(stopped, tmp_path):
-    checkpoint = load_checkpoint(stopped)
-    torch.save(without(checkpoint, ("callbacks", "Randomness")), tmp_path / "last.ckpt")
-    with pytest.raises(PhmrunError, match="it lacks callbacks/Randomness") as caught:
+def test_training_does_not_go_on_from_weights_alone_or_of_another_network(tmp_path):
+    train_toy(tmp_path, max_steps=4, keep_last=2)
+    checkpoint = load_checkpoint(tmp_path / "last.ckpt")
+    step_checkpoints(tmp_path)[-1].replace(tmp_path / "last.ckpt")
+    with pytest.raises(PhmrunError, match="it has weights alone") as caught:
         train_toy(tmp_path, max_steps=6)
     assert caught.value.code is ExitCode.DATA
     checkpoint["state_dict"]["network.weight"] = torch.zeros(2, 2)
