@@ -112,34 +112,23 @@ def info(
 @app.command("fetch")
 def fetch_dataset(
     name: Name,
-    files: Annotated[list[str] | None, typer.Argument(metavar="[FILES...]")] = None,
     split: Annotated[list[str] | None, typer.Option("--split", metavar="SPLIT")] = None,
     force: Annotated[bool, typer.Option("--force")] = False,
 ) -> None:
-    """Download the missing files of a dataset, or take files that you already have, and check them.
+    """Download the missing files of a dataset, and check them.
 
-    Files that you have are copied under the catalog's names.
+    Files and archives that you have put into the dataset's folder are used.
 
     Args:
-        files: Files that you have: the catalog's files (plain or .gz) and archives, recognized by their names; or
-            SPLIT=FILE, or SPLIT.ROLE=FILE for a split of several files.
         split: Download only this split; may be repeated.
-        force: Replace existing files of yours or with a wrong checksum.
+        force: Replace existing files with a wrong checksum.
 
     Examples:
         phmrun data fetch multi30k
-        phmrun data fetch snli snli_1.0.zip
-        phmrun data fetch scitail train=mine.tsv.gz dev=b.tsv
     """
-    dataset = CATALOGUE.get(name)
-    if files:
-        from phmrun.datasets.importing import import_files
-
-        for path in import_files(dataset, files, force=force):
-            typer.echo(path)
-        return
     from phmrun.datasets.fetch import fetch
 
+    dataset = CATALOGUE.get(name)
     fetched = fetch(dataset, splits=split, force=force)
     if dataset.generated:
         typer.echo(f"{name} comes with phmrun: there is nothing to fetch.")

@@ -155,16 +155,15 @@ def wanted_splits(dataset: Dataset, splits: Sequence[str] | None) -> tuple[str, 
 def by_hand(dataset: Dataset, wanted: Sequence[File]) -> str:
     """Return instructions for a machine without a network.
 
-    They are the dataset's own, and the archives and files to download for ``phmrun data fetch``, each with its size and
-    first address.
+    They are the dataset's own, and the archives and files to put into its folder, each with its size and first address.
     """
     lines = [dataset.by_hand.strip()] if dataset.by_hand else []
-    downloads: dict[str, Remote] = {
-        part.archive: dataset.archives[part.archive] for file in wanted for part in file.parts
-    }
-    downloads |= {file.path: file for file in wanted if not file.parts}
-    lines.append(f"Without a network, download these elsewhere, then phmrun data fetch {dataset.name} FILES:")
-    return "\n".join([*lines, *(f"  {name}{_origin(remote)}" for name, remote in downloads.items())])
+    archives = dict.fromkeys(part.archive for file in wanted for part in file.parts)
+    remotes: list[Remote] = [file for file in wanted if not file.parts]
+    remotes += [dataset.archives[name] for name in archives]
+    where = f"put these files into {dataset_dir(dataset)}, then phmrun data fetch {dataset.name}:"
+    lines.append(f"Without a network, {where}")
+    return "\n".join([*lines, *(f"  {remote.path}{_origin(remote)}" for remote in remotes)])
 
 
 def _origin(remote: Remote) -> str:

@@ -113,13 +113,6 @@ HINTS = [
     ),
     Hint("# next: phmrun train X X", "schema sva --files", r"next: (.*)", sample_files, also=SHORT),
     Hint(
-        "phmrun data fetch X X=X",
-        "data fetch snli pairs.txt",
-        r"Name its split: " + RAN,
-        write("pairs.txt", "x\n"),
-        code=3,
-    ),
-    Hint(
         "Add --embedding projective --set embedding.width=X",
         f"{NLI} --set data.vectors=vectors.txt",
         r"Add (--embedding projective --set embedding.width=5):",

@@ -35,7 +35,7 @@ def test_a_wrong_checksum_is_never_put_into_place(server):
     dataset = single(server.url("ok/t.en"))
     message = fails(dataset)
     assert "checksum is not the catalogue" in message
-    assert "download these elsewhere" in message
+    assert "put these files into" in message
     assert left(dataset) == set()
 
 
@@ -132,6 +132,11 @@ def test_what_has_no_address_is_brought_by_hand(server):
     message = fails(dataset)
     assert "no address" in message
     assert "Ask its owners." in message
+    for role, text in (("en", "a\n"), ("de", "b\n")):
+        path = dataset_dir(dataset) / f".archives/raw.{role}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text * 3)
+    assert [path.read_text() for path in fetch(dataset, splits=["dev"])] == ["a\n", "b\n"]
     assert server.asked == []
 
 

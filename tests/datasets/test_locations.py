@@ -80,8 +80,8 @@ def test_splits_that_are_here_can_be_used_without_the_others(data):
     assert "incomplete (complete splits: dev, test)" in message
     assert f"{data / 'snli/snli_1.0_train.jsonl'} (train)" in message
     assert "phmrun data fetch snli --split train" in message
-    assert "phmrun data fetch snli FILES" in message
-    assert "snli_1.0.zip (94,550,081 bytes) from https://nlp.stanford.edu" in message
+    assert f"put these files into {data / 'snli'}, then phmrun data fetch snli" in message
+    assert ".archives/snli_1.0.zip (94,550,081 bytes) from https://nlp.stanford.edu" in message
 
 
 def test_content_is_compared_where_a_file_is_compressed(data):
