@@ -1,5 +1,6 @@
 """``phmrun count-params``: parameters of a model, or of all models whose sizes papers print."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -93,7 +94,7 @@ def _audit(paper: str, as_json: bool) -> None:
     rows = []
     with progress("building the papers' networks", None, "figures") as advance:
         for row in audit(paper):
-            rows.append(row.as_dict())
+            rows.append(asdict(row))
             advance(1)
     if as_json:
         console.print_json(rows)

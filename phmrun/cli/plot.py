@@ -118,7 +118,7 @@ def plot_pareto(
     names = [heading.score for heading in table.headings]
     chosen = score or next(iter(names), "")
     places = [place for place, name in enumerate(names) if name == chosen]
-    points = [point for place in places for point in points_of(table, place, over).values()]
+    points = [point for place in places for point in points_of(table, place, over)]
     if not points:
         raise PhmrunError(
             f"none of these has a score and {over} on record yet", valid=sorted(set(names)), where="--score"

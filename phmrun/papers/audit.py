@@ -6,7 +6,7 @@ No computed number is stored: each row's network is built on the meta device, by
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import reduce
 from operator import getitem
@@ -43,10 +43,6 @@ class AuditRow:
     computed: int | float | None
     verdict: Verdict  # agreement of the two
     note: str  # reason of a difference, or facts that the paper does not state
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields for JSON; the verdict is its text."""
-        return {**asdict(self), "verdict": str(self.verdict)}
 
 
 def audit(paper: str = "all") -> Iterator[AuditRow]:

@@ -63,10 +63,8 @@ class Column(Section):
             raise ValueError(f"a column is exactly one of counts, derived, metric; given: {', '.join(kinds) or 'none'}")
         if self.derived and not (self.of and self.against):
             raise ValueError("a derived column needs of (a column) and against (a row)")
-        if not self.score and self.factor != 1:
-            raise ValueError("factor belongs to a score")
-        if not self.metric and (self.score or self.signature or self.set):
-            raise ValueError("score, signature and set belong to a metric")
+        if not self.metric and (self.score or self.signature or self.set or self.factor != 1):
+            raise ValueError("score, signature, set and factor belong to a metric")
         return self
 
 

@@ -202,7 +202,7 @@ def _pareto(table: ResultTable, path: Path, heading: str) -> Iterable[Picture]:
     A network is a row with both. Writes an SVG file beside ``path`` for each picture, and yields it.
     """
     for place, column in enumerate(table.headings):
-        points = list(points_of(table, place).values())
+        points = points_of(table, place)
         if len(points) > 1:
             file = path.with_name(f"{path.stem}-pareto-{place + 1}.svg")
             baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}

@@ -174,7 +174,7 @@ def _compared(
     metric = metric_of(score)
     question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
     reference = _scored(dense, score)
-    rows, items = _paired({str(at): _scored(cell, score) for at, cell in figures.items()}, reference, score, reader)
+    rows, items = _paired({at: _scored(cell, score) for at, cell in figures.items()}, reference, score, reader)
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
         scores = [entry.run.score(name) for entry in dense.entries if entry.run]
@@ -191,11 +191,10 @@ def _compared(
         items=items,
         rows=sharing,
     )
-    for place in figures:
-        if row := rows.get(str(place)):
-            dropped, choices = max(row.dropped, reference.dropped), max(row.choices, reference.choices)
-            floor = None if best is None else (best, means[best])
-            yield RowComparison(judged[str(place)], question, sharing, place, beside, floor, dropped, choices)
+    for place, row in rows.items():
+        dropped, choices = max(row.dropped, reference.dropped), max(row.choices, reference.choices)
+        floor = None if best is None else (best, means[best])
+        yield RowComparison(judged[place], question, sharing, place, beside, floor, dropped, choices)
 
 
 def _scored(figure: Figure, score: str) -> _Scored:
@@ -223,9 +222,9 @@ def _scored(figure: Figure, score: str) -> _Scored:
 
 
 def _paired(
-    rows: Mapping[str, _Scored], reference: _Scored, score: str, reader: RunItems
-) -> tuple[Mapping[str, _Scored], dict[str, ItemVariance]]:
-    """Return the rows that were not scored on other items than the reference, and variances over items, by name.
+    rows: Mapping[Place, _Scored], reference: _Scored, score: str, reader: RunItems
+) -> tuple[Mapping[Place, _Scored], dict[Place, ItemVariance]]:
+    """Return the rows that were not scored on other items than the reference, and variances over items, by place.
 
     All rows, and no variances, if the score does not add up over items, or the items of the reference are not known.
     Rows whose items are not known are kept without a variance.
@@ -233,20 +232,19 @@ def _paired(
     measure = metric_of(score).measure
     if measure is None or OF in score or not (dense := reader.of(reference.runs, score)):
         return rows, {}
-    items = {name: reader.of(row.runs, score) for name, row in rows.items()}
+    items = {place: reader.of(row.runs, score) for place, row in rows.items()}
 
-    def is_alike(name: str) -> bool:
+    def is_alike(place: Place) -> bool:
         """True unless marks of items differ; an empty checksum of the file is not on record and is ignored."""
-        runs = [*dense, *items[name]]
+        runs = [*dense, *items[place]]
         return len({run.mark for run in runs}) == 1 and len({run.file for run in runs} - {""}) <= 1
 
-    alike = {name: row for name, row in rows.items() if not items[name] or is_alike(name)}
-    readable = {name: row for name, row in alike.items() if items[name]}
+    alike = {place: row for place, row in rows.items() if not items[place] or is_alike(place)}
+    readable = {place: row for place, row in alike.items() if items[place]}
     reader.resampled([path for row in (reference, *readable.values()) for path in row.runs], score, measure)
     drawn = reader.resampled(reference.runs, score, measure)
-    return alike, {
-        name: variance_of_resamples(reader.resampled(row.runs, score, measure), drawn) for name, row in readable.items()
-    }
+    sides = {place: reader.resampled(row.runs, score, measure) for place, row in readable.items()}
+    return alike, {place: variance_of_resamples(side, drawn) for place, side in sides.items()}
 
 
 def withheld(table: ResultTable) -> dict[Place, str]:

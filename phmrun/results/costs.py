@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
-from phmrun.ledger.wording import SERVING, duration, row_name
+from phmrun.ledger.wording import SERVING, duration
 from phmrun.results.entries import Entry
 from phmrun.results.table import MISSING, ResultTable
 
@@ -69,19 +69,13 @@ def require_cost(name: str, where: str) -> str:
     return name
 
 
-def points_of(table: ResultTable, column: int, cost: str = "parameters") -> dict[int, Point]:
-    """Return the points of a table's rows that have a cost and a score in a column, by index of the row.
-
-    Points are labeled by the keys that differ between rows, or by all in a single row.
-    """
-    points = {}
-    telling = [key for place, key in enumerate(table.keys) if len({labels[place] for labels in table.rows}) > 1]
-    for row, (labels, figures) in enumerate(zip(table.rows, table.figures, strict=True)):
+def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
+    """Return the points of a table's rows that have a cost and a score in a column."""
+    points = []
+    for name, figures in zip(table.names, table.figures, strict=True):
         figure = figures[column]
         if (size := cost_of(figure.entries, cost)) is not None and figure.mean is not None:
-            named = dict(zip(table.keys, labels, strict=True))
-            label = row_name(named if len(table.rows) == 1 else {key: named[key] for key in telling})
-            points[row] = Point(label, size, figure.mean, figure.deviation)
+            points.append(Point(name, size, figure.mean, figure.deviation))
     return points
 
 
@@ -119,15 +113,9 @@ def _count(value: Any) -> float | None:
 
 
 def _step_time(run: Run) -> float | None:
-    """Return the seconds of an optimizer step, median over rounds.
-
-    The result is ``None`` if not on record.
-    """
-    phase = run.bench().get(TRAINING, {})
-    seconds, steps = phase.get("median_seconds"), phase.get("steps")
-    if not isinstance(seconds, int | float) or not isinstance(steps, int) or steps < 1:
-        return None
-    return seconds / steps
+    """Return the seconds of an optimizer step, median over rounds; ``None`` if not on record."""
+    phase = run.bench().get(TRAINING)
+    return phase["median_seconds"] / phase["steps"] if phase else None
 
 
 def _weights_size(run: Run) -> float | None:

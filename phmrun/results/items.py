@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
 from phmrun.files import read_regular
@@ -18,7 +16,6 @@ from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
 from phmrun.ledger.scores import OTHER_FILE
 from phmrun.metric import OF, find_metric, metric_of, part_of
-from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, packed, unpacked
 from phmrun.statistics.items import Measure, Resampled, resampled
 
@@ -33,15 +30,14 @@ class RunItems:
     def of(self, runs: Sequence[Path], score: str) -> list[Items]:
         """Return the counts of all runs, in order; each is read once.
 
-        The result is empty if those of any run cannot be read. Counts have the smallest type that holds them.
+        The result is empty if those of any run cannot be read.
 
         Raises:
             PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from a run's manifest.
         """
         for path in runs:
             if (path, score) not in self._read:
-                items = _counts(path, score)
-                self._read[path, score] = items and items._replace(counts=_compact(items.counts))
+                self._read[path, score] = _counts(path, score)
         counts = [self._read[path, score] for path in runs]
         return [items for items in counts if items is not None] if all(items is not None for items in counts) else []
 
@@ -58,15 +54,6 @@ class RunItems:
             scores = resampled([items.counts for items in self.of(new, score)], measure)
             self._resampled |= {(path, score): run for path, run in zip(new, scores, strict=True)}
         return [self._resampled[path, score] for path in runs]
-
-
-def _compact(counts: Counts) -> Counts:
-    """Return counts in the smallest type of natural numbers that fits.
-
-    Counts that are no natural numbers are returned unchanged.
-    """
-    smallest: Counts = counts.astype(np.min_scalar_type(int(max(counts.max(initial=0), 0))))
-    return smallest if np.array_equal(smallest, counts) else counts
 
 
 def items_of(run: Run) -> dict[str, dict[str, Any]]:

@@ -107,24 +107,16 @@ def resampled(runs: Sequence[NDArray[Any]], measure: Measure, draws: int = DRAWS
         ValueError: The runs have different numbers of items.
     """
     count, kinds = _same_items(runs), runs[0].shape[1]
-    columns: NDArray[Any] = np.ascontiguousarray(np.concatenate(runs, axis=1).T)
-    numbers: dict[bytes, int] = {}  # of distinct columns: runs share those that do not depend on the answers
-    places = [numbers.setdefault(column.tobytes(), len(numbers)) for column in columns]
-    columns = columns[[places.index(number) for number in range(len(numbers))]]
-    # Sums of natural numbers are exact in any order; those below 2²⁴ in single precision, too.
-    natural = np.issubdtype(columns.dtype, np.integer)
-    exact = np.float32 if natural and count * int(columns.max(initial=0)) < 2**24 else np.float64
-    counts: NDArray[Any] = columns.T.astype(exact)
-    weights: NDArray[Any] = _resamples(count, draws)
+    counts: Array = np.concatenate(runs, axis=1).astype(np.float64)
+    weights = _resamples(count, draws)
 
-    def scores(sums: NDArray[Any]) -> Array:
-        """Return the scores ``[sets, runs]`` of sums of the distinct columns, ``[sets, columns]``."""
-        of_runs = sums.astype(np.float64)[:, places].reshape(-1, kinds)
-        return np.asarray(measure(of_runs), dtype=np.float64).reshape(len(sums), len(runs))
+    def scores(sums: Array) -> Array:
+        """Return the scores ``[sets, runs]`` of sums of all columns, ``[sets, columns]``."""
+        return np.asarray(measure(sums.reshape(-1, kinds)), dtype=np.float64).reshape(len(sums), len(runs))
 
-    on_all = scores(columns.sum(axis=1, dtype=np.float64)[None])[0]
+    on_all = scores(counts.sum(axis=0)[None])[0]
     together = max(1, _MOST // count)
-    parts = [np.matmul(weights[at : at + together].astype(exact), counts) for at in range(0, draws, together)]
+    parts = [weights[at : at + together].astype(np.float64) @ counts for at in range(0, draws, together)]
     drawn = scores(np.concatenate(parts))
     return [Resampled(float(score), drawn[:, number], count) for number, score in enumerate(on_all)]
 

@@ -27,13 +27,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean, variance
-from typing import Any
+from typing import Any, TypeVar
 
 from scipy.special import stdtr
 
 from phmrun.statistics.items import ItemVariance
 from phmrun.statistics.welch import Difference, difference, error_and_freedom, seeds_needed, studentised
 
+Key = TypeVar("Key")  # of a system: its name, or its place in a table
 FALSE_FLAGS = 0.01  # share of rows of normal scores in which seeds are flagged
 _LEAST = 1e-300
 """Least probability of a tail; those of thousands of seeds are smaller than any float."""
@@ -126,14 +127,14 @@ class Judgement:
 
 
 def judge(
-    systems: Mapping[str, Sequence[float]],
+    systems: Mapping[Key, Sequence[float]],
     reference: Sequence[float],
     question: Question,
     *,
     floors: Sequence[Sequence[float]] = (),
-    items: Mapping[str, ItemVariance] | None = None,
+    items: Mapping[Key, ItemVariance] | None = None,
     rows: int = 0,
-) -> dict[str, Judgement]:
+) -> dict[Key, Judgement]:
     """Judge every system by the scores of its seeds.
 
     The level is shared by all systems. The judgements are by name, in the order of ``systems``.

@@ -47,16 +47,14 @@ def styles(names: Iterable[str]) -> list[Style]:
     The structure that a name contains decides the color, so that it is the same through all pictures; dashes and marker
     count the names of one color. Names without a structure have colors in their order.
     """
-    known_structures = set(STRUCTURES.names())
+    structures = set(STRUCTURES.names())
     counts, chosen = Counter[str](), []
     for name in names:
-        structure = next((word for word in re.findall(r"[a-z][a-z-]*", name) if word in known_structures), None)
-        variant, place = divmod(counts[""], len(PALETTE) - 1)  # without black
-        color = PALETTE[place]
-        if structure is not None:
-            color = COLORS.get(structure) or FURTHER[crc32(structure.encode()) % len(FURTHER)]
-            variant = counts[color]
-        counts[color if structure else ""] += 1
+        structure = next((word for word in re.findall(r"[a-z][a-z-]*", name) if word in structures), "")
+        place = crc32(structure.encode()) if structure else counts[""]
+        color = COLORS.get(structure) or FURTHER[place % len(FURTHER)]
+        variant = counts[color]
+        counts.update([color] if structure else [color, ""])
         chosen.append(Style(color, DASHES[variant % len(DASHES)], MARKERS[variant % len(MARKERS)]))
     return chosen
 
