@@ -294,10 +294,7 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
     try:
         build_trainer(training, hardware, [], Path(), 1)
     except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
-        what = (
-            f"accelerator {hardware.accelerator}, devices {hardware.devices}, strategy {hardware.strategy} "
-            f"cannot be used here: {' '.join(str(error).split())}"
-        )
+        what = f"accelerator or devices cannot be used here: {' '.join(str(error).split())}"
         raise PhmrunError(what, where="hardware", hint="`phmrun doctor` shows what this machine has.") from error
 
 

@@ -8,12 +8,10 @@ Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (sacreBLEU
 """
 
 import json
-import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -70,8 +68,7 @@ def bleu(
 
     Settings: tokens of ``tokenizer``, cased, exponential smoothing, one detokenized reference per output. The
     confidence interval is that of sacreBLEU: mean of the resampled scores ± half the width of their central 95 %. Its
-    seed is ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, tokenized ones, a missing interval, and those that
-    sacreBLEU logs.
+    seed is ``SACREBLEU_SEED`` or 12345. Warnings name empty outputs, tokenized ones, and a missing interval.
 
     Args:
         hypotheses: Outputs, one per sentence.
@@ -287,19 +284,18 @@ def _measure(
     """
     require_pairs(hypotheses, references)
     sides = list(hypotheses), [list(references)]
-    silent = sum(not output.strip() for output in hypotheses)
+    warnings = []
+    if silent := sum(not output.strip() for output in hypotheses):
+        are = "is" if silent == 1 else "are"
+        warnings.append(f"{silent:,} of {counted(len(hypotheses), 'output')} {are} empty")
     resampled = resamples > 1 and len(hypotheses) <= _MOST_RESAMPLED
-    with _logged_warnings() as warnings:
-        if silent:
-            are = "is" if silent == 1 else "are"
-            warnings.append(f"{silent:,} of {counted(len(hypotheses), 'output')} {are} empty")
-        try:
-            result = metric.corpus_score(*sides, n_bootstrap=resamples if resampled else 1)
-        except TypeError:  # sacreBLEU fails if some, but not all, resampled chrF scores are 0
-            metric.n_bootstrap = metric.seed = None
-            resampled, resamples = False, 0
-            result = metric.corpus_score(*sides)
-            warnings.append("no confidence interval: some of the resampled scores are 0")
+    try:
+        result = metric.corpus_score(*sides, n_bootstrap=resamples if resampled else 1)
+    except TypeError:  # sacreBLEU fails if some, but not all, resampled chrF scores are 0
+        metric.n_bootstrap = metric.seed = None
+        resampled, resamples = False, 0
+        result = metric.corpus_score(*sides)
+        warnings.append("no confidence interval: some of the resampled scores are 0")
     if not resampled:
         if resamples > 1:
             warnings.append(f"no confidence interval: more than {_MOST_RESAMPLED:,} sentences")
@@ -308,23 +304,3 @@ def _measure(
     report = json.loads(result.format(width=10, signature=str(metric.get_signature()), is_json=True))
     mean, half = report.get("confidence_mean", 0.0), report.get("confidence_var", 0.0)
     return result, (max(mean - half, 0.0), min(mean + half, 100.0)), tuple(warnings)
-
-
-@contextmanager
-def _logged_warnings() -> Iterator[list[str]]:
-    """Collect sacreBLEU's logged warnings in a list.
-
-    They are not passed on to other loggers meanwhile. The list fills during the block.
-    """
-    messages: list[str] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
-    logger = logging.getLogger("sacrebleu")
-    propagate = logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
-        yield messages
-    finally:
-        logger.propagate = propagate
-        logger.removeHandler(handler)

@@ -71,14 +71,8 @@ def weight_file(folder: Path) -> Path:
     files = sorted(folder.glob("*.gguf"))
     if len(files) == 1:
         return files[0]
-    pickles = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern))
-    if len(files) > 1:
-        what, hint = f"{len(files)} files of GGUF: {', '.join(path.name for path in files)}", "Keep one in the folder."
-    elif pickles:
-        what = f"its weights are a pickle ({pickles[0]}), which can run code and is not read"
-        hint = "Write them anew with model.save_pretrained(folder, safe_serialization=True)."
-    else:
-        what, hint = "there is no model.safetensors and no .gguf file", "Download the whole folder of the model."
+    what = "there is no model.safetensors and no single .gguf file; pickles, which can run code, are not read"
+    hint = "Download the whole folder, or write it anew with model.save_pretrained(folder)."
     raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
 
 

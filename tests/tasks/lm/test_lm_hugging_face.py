@@ -185,11 +185,11 @@ def test_the_parameters_of_galores_llama():
     ("files", "words"),
     [
         ({}, "no model.safetensors"),
-        ({"config.json": b"{}", "pytorch_model.bin": b"x"}, "a pickle"),
+        ({"config.json": b"{}", "pytorch_model.bin": b"x"}, "pickles"),
         ({"config.json": b"{", "model.safetensors": b"x"}, "settings are"),
         ({"config.json": b'{"model_type": "llama"}', "model.safetensors": b"xxxxxxxxxxxx"}, "cannot read the folder"),
         ({"config.json": b'{"model_type": "mine", "auto_map": {}}', "model.safetensors": b"x"}, "never run"),
-        ({"a.gguf": b"x", "b.gguf": b"x"}, "2 files of GGUF"),
+        ({"a.gguf": b"x", "b.gguf": b"x"}, "no single .gguf"),
     ],
 )
 def test_a_bad_folder_is_one_error(tmp_path, files, words):
