@@ -6,6 +6,7 @@ with code 3 if a page differs or a picture is missing. Trains nothing and needs 
 """
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -25,19 +26,21 @@ from phmrun.metric import metric_of
 from phmrun.report.content import environments
 from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
+from phmrun.results.costs import cost_of
 from phmrun.results.layout import lay_out, verdict_notes, verdict_table
 from phmrun.results.long_table import restore_folder
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
-from phmrun.statistics.verdict import DECIDED
+from phmrun.statistics.verdict import DECIDED, Verdict
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
 RATE = re.compile(r", lr [^,]+")  # in the name of a row
 USUAL = ", embedding dense"  # in the name of a row of a sweep that varies embeddings, too
+COSTS = ("parameters", "multiplications")
 Pictures = dict[Path, Callable[[], Any]]
 """Functions that draw a picture, by its path."""
 
@@ -116,6 +119,11 @@ class Sweep:
         if self.dense is None or not (figure := self.table.figures[self.dense][0]).values:
             return MISSING
         return f"{figure.text}, {counted(len(figure.values), 'seed')}"
+
+    def amount(self, row: int | None, cost: str) -> float:
+        """Return a cost of a row; NaN if it is not on record."""
+        value = None if row is None else cost_of(self.table.figures[row][0].entries, cost)
+        return math.nan if value is None else value
 
     def verdicts(self) -> str:
         """Return its verdicts counted: "2 different, worse · 1 open; of 6 pairs 6 undecided"."""
@@ -201,28 +209,41 @@ def is_decided(place: Found) -> bool:
 
 def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
     """Return what the answer says of the first column's task: the narrower dense row beside all structures."""
-    placed = [
-        [(name, place) for name, begin in matrix["rows"].items() if (place := found(column, begin, sweeps))]
-        for column in matrix["columns"]
-    ]
-    compared = {name: sweep.compared[row, 0].judgement.difference for name, (sweep, row) in placed[0]}
-    values = {name: difference.value for name, difference in compared.items() if difference}
-    equal = next(name for name, begin in matrix["rows"].items() if begin == matrix["equal"])
-    sweep, row = dict(placed[0])[equal]
-    narrow = values.pop(equal)
-    ranked = sorted(values, key=values.__getitem__)
-    decided = [sum(is_decided(place) for _, place in its) for its in placed]
-    names = [column["name"] for column in matrix["columns"]]
+    column, every = matrix["columns"][0], matrix["columns"]
+    sweep, narrow = found(column, matrix["equal"], sweeps) or (sweeps[column["sweep"]], -1)
+    begins = {name: begin for name, begin in matrix["rows"].items() if begin != matrix["equal"]}
+    placed = {name: place for name, begin in begins.items() if (place := found(column, begin, sweeps))}
+    shown = {name: place[0].compared[place[1], 0].judgement.difference for name, place in placed.items()} | {
+        "": sweep.compared[narrow, 0].judgement.difference
+    }
+    known = {name: difference for name, difference in shown.items() if difference}
+    ranked = sorted(known.keys() - {""}, key=lambda name: known[name].value)
+    direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
+    told = [(p.place[0] == narrow) == p.judgement.better for p in direct if p.verdict is Verdict.DIFFERENT]
+    rows = {"dense": [sweep.amount(sweep.dense, c) for c in COSTS], "narrow": [sweep.amount(narrow, c) for c in COSTS]}
+    ranges = [sorted(place[0].amount(place[1], cost) for place in placed.values()) for cost in COSTS]
+    cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
+    decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
+    reach = [difference.detectable for difference in known.values()]
     return {
-        "task": names[0],
-        "narrow": sweep.cell(row),
+        "task": column["name"],
+        "narrow": sweep.cell(narrow),
         "structures": len(ranked),
-        "lower": sum(value < narrow for value in values.values()),
-        "best": f"{values[ranked[-1]]:+.2f}, {ranked[-1]}",
-        "worst": f"{values[ranked[0]]:+.2f}, {ranked[0]}",
-        "decided": " and ".join(
-            f"{count} of {len(its)} in {name}" for count, its, name in zip(decided, placed, names, strict=True)
-        ),
+        "lower": sum(known[name].value < known[""].value for name in ranked),
+        "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
+        "worst": f"{known[ranked[0]].value:+.2f}, {ranked[0]}",
+        "direct": len(direct),
+        "direct_worse": sum(told),
+        "direct_better": len(told) - sum(told),
+        **{
+            f"{name}_{cost}": f"{amount:,.0f}"
+            for name, its in rows.items()
+            for cost, amount in zip(COSTS, its, strict=True)
+        },
+        **{cost: f"{amounts[0]:,.0f} to {amounts[-1]:,.0f}" for cost, amounts in zip(COSTS, ranges, strict=True)},
+        "decided": " and ".join(decided),
+        "seeds": ", ".join(map(str, sorted({count for its in known.values() for count in its.seeds}))),
+        "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
     }
 
 
