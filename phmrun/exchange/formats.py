@@ -177,7 +177,8 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     if not hasattr(model, "save_pretrained"):
         hint = "Train with --model hf, or use --format safetensors."
         raise PhmrunError(f"the run's network is none of transformers, as {kind} needs", where="--format", hint=hint)
-    trained.load(checkpoint)
+    label = trained.load(checkpoint)
+    facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
     directory = path or trained.run.own_folder("exports") / kind
     settings: Any = trained.config.model
     vocabulary: Any = trained.vocabulary
@@ -191,10 +192,10 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
             if settings.path is None:
                 what = "updates without the folder of their model: the run has no model.path"
                 raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
-            updates = folders.write_peft(model, beside, base=str(settings.path))
+            updates = folders.write_peft(model, beside, base=str(settings.path), name=directory.name, facts=facts)
             difference = max(update.error for update in updates)
         else:
-            difference = folders.write_transformers(model, beside)
+            difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
         folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))
     size = sum(file.stat().st_size for file in directory.iterdir())
     return Exported(directory, kind, size, difference, {}, ())

@@ -5,6 +5,7 @@ matrices alone, each as the product of two factors: those of a low-rank update a
 truncated singular value decomposition.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from phmrun.errors import PhmrunError
-from phmrun.files import write_json
+from phmrun.files import write_json, write_text
 from phmrun.layers import folded
 from phmrun.layers.adapters import merge
 from phmrun.layers.linear import Linear
@@ -25,6 +26,22 @@ from phmrun.text.tokenizer import TokenizerVocabulary
 
 CLOSE = 1e-3
 """Relative error of an update that is written as a product of two factors."""
+CARD = """---
+library_name: {library}
+tags: [phmrun]
+---
+
+# {name}
+
+{what} It was trained by phmrun as the run `{run}` ({layer}).
+
+```python
+from transformers import {loader}, AutoTokenizer
+
+{code}
+tokenizer = AutoTokenizer.from_pretrained("{place}")
+```
+"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,7 @@ class Factored:
 
 
 @torch.inference_mode()
-def write_transformers(network: Any, folder: Path) -> float:
+def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[str, str]) -> float:
     """Write a network of transformers with dense matrices; return the largest difference of its logits when read again.
 
     Updates are added to their matrices, other structures are multiplied out.
@@ -51,9 +68,16 @@ def write_transformers(network: Any, folder: Path) -> float:
     Args:
         network: Network with structured maps; it stays as it is.
         folder: New or empty folder.
+        name: Name of the folder in the model card.
+        facts: "run" and "layer" for the model card.
     """
     plain = folded(merge(network)).eval()
     plain.save_pretrained(folder)
+    kind = type(network).__name__
+    code = f'model = {kind}.from_pretrained("{name}")'
+    what = "This model has dense matrices: transformers loads it as it is."
+    page = CARD.format(library="transformers", name=name, what=what, loader=kind, code=code, place=name, **facts)
+    write_text(folder / "README.md", page)
     read = type(network).from_pretrained(folder).eval()
     tokens = torch.randint(network.config.vocab_size, (2, 16), generator=torch.Generator().manual_seed(1))
     before = network.training
@@ -94,13 +118,15 @@ def _factored(name: str, update: Added) -> Factored:
     return Factored(name, (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), error)
 
 
-def write_peft(network: Any, folder: Path, *, base: str) -> list[Factored]:
+def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str]) -> list[Factored]:
     """Write the updates of a network, and a classifier, as an adapter folder of peft; return the updates.
 
     Args:
         network: Network of transformers with updates.
         folder: New or empty folder.
         base: Folder or name of the model without updates.
+        name: Name of the folder in the model card.
+        facts: "run" and "layer" for the model card.
 
     Raises:
         PhmrunError: (exit 2) The network has no update.
@@ -110,6 +136,7 @@ def write_peft(network: Any, folder: Path, *, base: str) -> list[Factored]:
     if not updates:
         hint = "Train with --layer added, or write the whole model with --format transformers."
         raise PhmrunError("the model has no updates of frozen matrices", where="--format", hint=hint)
+    kind = type(network).__name__
     tensors: dict[str, Tensor] = {}
     for update in updates:
         tensors[f"base_model.model.{update.name}.lora_A.weight"] = update.down.contiguous()
@@ -138,4 +165,12 @@ def write_peft(network: Any, folder: Path, *, base: str) -> list[Factored]:
     }
     write_json(folder / "adapter_config.json", settings)
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    classes = f", num_labels={network.config.num_labels}" if head else ""
+    code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"{classes}), "{name}")'
+    what = f"These are updates of `{base}` in peft's format."
+    page = CARD.format(
+        library="peft", name=name, what=what, loader=kind, place=base, **facts,
+        code=f"from peft import PeftModel\n\n{code}",
+    )  # fmt: skip
+    write_text(folder / "README.md", page)
     return updates

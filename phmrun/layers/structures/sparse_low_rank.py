@@ -65,19 +65,17 @@ class SparseLowRank(Structure):
 
     @classmethod
     def check(  # type: ignore[override]
-        cls, out_features: int, in_features: int, *, rank: int, density: float, budget: float | str, seed: int
+        cls, out_features: int, in_features: int, *, rank: int, density: float, budget: float | str, **_: object
     ) -> str | None:
-        """Return why ``rank``, ``density``, ``seed`` or ``budget`` is invalid, else None.
+        """Return why ``rank``, ``density`` or ``budget`` is invalid, else None.
 
-        The rank is 0 to min(k, d), the density above 0 and at most 1, the seed at least 0, the budget a share.
+        The rank is 0 to min(k, d), the density above 0 and at most 1, the budget a share.
         """
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
         if not 0 < density <= 1:
             return f"density = {density}; valid density: above 0 and up to 1"
-        if seed < 0:
-            return f"seed = {seed}; valid seed: 0 or more"
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:

@@ -105,7 +105,7 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
 @pytest.mark.parametrize("layer", [{}, {"structure": "phm", "n": 4}])
 def test_a_network_of_any_family_is_read_by_transformers(family, layer, tmp_path):
     built = network(fresh_settings(family, 60, (32, 48, 2, 2)), {"layer": layer}).eval()
-    assert write_transformers(built, tmp_path) < 1e-5
+    assert write_transformers(built, tmp_path, name="model", facts={"run": "r", "layer": "l"}) < 1e-5
     torch.testing.assert_close(logits_of(tmp_path), built(TOKENS).logits, rtol=1e-5, atol=1e-5)
 
 
@@ -153,7 +153,7 @@ def test_updates_are_those_of_peft(family, tmp_path):
     built = network(settings, {"layer": {"structure": "added", "options": "rank=2"}}, folder=tmp_path / "model").eval()
     for value in built.parameters():
         value.data += 0.1 * torch.randn_like(value) * value.requires_grad
-    write_peft(built, tmp_path / "updates", base="model")
+    write_peft(built, tmp_path / "updates", base="model", name="updates", facts={"run": "r", "layer": "added"})
     base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
     assert not torch.allclose(logits_of(tmp_path / "model"), built(TOKENS).logits, atol=1e-2)
