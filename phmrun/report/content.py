@@ -188,8 +188,8 @@ def write_report(
 
 def _markdown_page(content: Mapping[str, Any]) -> str:
     """Return outcome, results, pictures, runs and the command of a report as Markdown."""
-    said = [content["outcome"], content["opening"], *(f"Not run: {fault}" for fault in content["faults"])]
-    parts = [f"# {markdown(shared(content['title']))}", *(markdown(shared(text)) for text in said)]
+    opening = [content["outcome"], content["opening"], *(f"Not run: {fault}" for fault in content["faults"])]
+    parts = [f"# {markdown(shared(content['title']))}", *(markdown(shared(text)) for text in opening)]
     parts.append(markdown_page(replace(content["laid"], title="")).strip())
     parts += [f"![{markdown(picture.caption)}]({quote(picture.path.name)})" for picture in content["pictures"]]
     parts += ["## Runs", markdown_table(*content["runs"]).strip(), "## Reproduce", fenced(shared(content["command"]))]
