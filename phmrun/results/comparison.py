@@ -135,26 +135,18 @@ def all_pairs(
         rows: Indices of the rows to compare; all if not given.
     """
     reader, compared = RunItems(), list[RowComparison]()
-    families = [list(_alike(table, column, rows)) for column in range(len(table.headings))]
-    with progress("comparing all pairs", sum(map(len, families)), "pairs") as advance:
-        for column, family in enumerate(families):
-            score = table.headings[column].score
-            for beside, row in family:
-                cells, other = {(row, column): table.figures[row][column]}, table.figures[beside][column]
-                compared += _compared(cells, other, score, margin, reader, len(family), beside)
+    families: dict[int, list[tuple[tuple[int, Figure], ...]]] = {}
+    for column, heading in enumerate(table.headings):
+        cells = [(row, line[column]) for row, line in enumerate(table.figures) if rows is None or row in rows]
+        pairs = combinations([] if lacks_direction(heading.score) else [its for its in cells if its[1].has_ended], 2)
+        families[column] = [(a, b) for a, b in pairs if a[1].lengths == b[1].lengths and a[1].data == b[1].data]
+    with progress("comparing all pairs", sum(map(len, families.values())), "pairs") as advance:
+        for column, family in families.items():
+            for (beside, other), (row, figure) in family:
+                cell = {(row, column): figure}
+                compared += _compared(cell, other, figure.score, margin, reader, len(family), beside)
                 advance(1)
     return compared
-
-
-def _alike(table: ResultTable, column: int, rows: Collection[int] | None) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of rows that a column can compare, the earlier row first; none without a known direction."""
-    if lacks_direction(table.headings[column].score):
-        return
-    cells = {row: line[column] for row, line in enumerate(table.figures) if rows is None or row in rows}
-    for pair in combinations([row for row, cell in cells.items() if cell.has_ended], 2):
-        before, after = (cells[row] for row in pair)
-        if before.lengths == after.lengths and before.data == after.data:
-            yield pair
 
 
 def _compared(
