@@ -156,7 +156,10 @@ def _scored(
             data = build(config, cache_dir())
         except PhmrunError as error:
             if config.data.name in (NO_DATA, "files"):
-                error.hint = f"Name the test set, which has its old name if its content is the same: {command}"
+                again = (
+                    "Give the run's own `phmrun train …` once more with the data's new place, or name the test set, "
+                )
+                error.hint = f"{again}which has its old name if its content is the same: {command}"
             raise
     if split not in data.files:
         raise unknown("split", split, data.files, where="--split")
