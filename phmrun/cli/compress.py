@@ -37,7 +37,6 @@ def compress(
     budget: str | None = None,
     steps: Annotated[int, typer.Option(min=0)] = 0,
     teacher: Annotated[bool, typer.Option("--teacher/--no-teacher")] = True,
-    sequences: Annotated[bool, typer.Option("--sequences")] = False,
     calibrate: Annotated[int, typer.Option(min=0)] = 8,
     dry_run: Annotated[bool, typer.Option("--dry-run")] = False,
     checkpoint: Checkpoint = None,
@@ -61,7 +60,6 @@ def compress(
         steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
             learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).
         teacher: Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).
-        sequences: Translation: train on the original run's outputs for the training sources (uses CTranslate2).
         calibrate: Training batches whose activations weight the fit; 0: fit the matrices alone.
         dry_run: Print the plan; write no run.
 
@@ -85,8 +83,6 @@ def compress(
     if n is not None:
         options["layer"]["n"] = n
     trained = open_run(choose_run(runs_dir, run))
-    if sequences and not (steps and TASKS.get(trained.config.task).converts):
-        raise PhmrunError("--sequences needs a sequence-to-sequence run and --steps", where="--sequences")
     chosen = [setting for setting in keys if setting[0].partition(".")[0] not in SCOPES]
     config = _config_with(chosen, trained)
     if config.data.name == NO_DATA and (calibrate or not dry_run):
@@ -111,10 +107,6 @@ def compress(
         _show(plan)
     result = None
     if not dry_run:
-        if sequences:
-            from phmrun.families.sequence_to_sequence.distillation import with_outputs_of
-
-            config = with_outputs_of(trained, config, weights)
         result = experiment.train(
             plan.config_of(config, wanted, training),
             origin={},

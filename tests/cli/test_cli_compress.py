@@ -38,17 +38,12 @@ def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
     assert "test/bleu" in report["metrics"]
     assert (tmp_path / "runs" / report["run_id"] / "metrics.json").is_file()
     taught = ("--layer", "phm", "--n", "2", "--calibrate", "0", "--steps", "2", "--set", "distillation.temperature=2")
-    first, second, alone = (
-        phmrun("compress", report["parent"], *taught, *more, "--json", *where)
-        for more in (("--sequences",), ("--sequences",), ("--no-teacher",))
+    first, alone = (
+        phmrun("compress", report["parent"], *taught, *more, "--json", *where) for more in ((), ("--no-teacher",))
     )
-    assert [first.code, second.code, alone.code] == [0, 0, 0], first.err + alone.err
-    ids = [json.loads(item.out)["run_id"] for item in (first, second, alone)]
-    assert ids[0] == ids[1] != ids[2]
-    config = (tmp_path / "runs" / ids[0] / "config.yaml").read_text()
-    (outputs,) = (tmp_path / "runs" / report["parent"] / "outputs").iterdir()
-    assert str(outputs) in config
-    assert len(outputs.read_text().splitlines()) == 150
+    assert [first.code, alone.code] == [0, 0], first.err + alone.err
+    ids = [json.loads(item.out)["run_id"] for item in (first, alone)]
+    assert ids[0] != ids[1]
     other = write_corpus(tmp_path / "other", seed=1)
     plans = [
         phmrun("compress", report["parent"], "--layer", "phm", "--n", "2", "--dry-run", "--json", *more, *where)
@@ -67,7 +62,6 @@ def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
         (("--layer", "phm", "--budget", "1e-999999999"), "is not a fraction"),
         (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
         (("--layer", "phm", "--n", "3"), "3"),
-        (("--layer", "phm", "--sequences"), "--steps"),
         (("--layer", "phm", "--set", "data.name=multi31k"), "multi31k"),
     ):
         refused = phmrun("compress", report["parent"], *arguments, *where)
