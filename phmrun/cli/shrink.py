@@ -51,7 +51,7 @@ def shrink(
         phmrun shrink latest --to 50%
         phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all
     """
-    share = share_of(_as_fraction(to))
+    share = share_of(to.replace(" ", "").replace("%", "e-2"))
     if share is None:
         raise PhmrunError(f"{to!r} is not a share", where="--to", valid=("50%", "1/2", "above 0, up to 100%"))
     plugins = load_plugins(plugin)
@@ -72,18 +72,6 @@ def shrink(
     console.print_table(COLUMNS, [_row(result) for result in results])
     for line in (_sentence(search, best), f"the page: {page}"):
         console.print_line(line)
-
-
-def _as_fraction(text: str) -> str:
-    """Return a percentage as a fraction, other texts unchanged.
-
-    "50%" becomes "0.5".
-    """
-    number = text.strip().removesuffix("%")
-    try:
-        return str(float(number) / 100) if text.strip().endswith("%") else text
-    except ValueError:
-        return text
 
 
 def _tell(result: "Result") -> None:

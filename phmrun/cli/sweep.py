@@ -4,10 +4,9 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,15 +28,6 @@ from phmrun.sweeps.scheduler import cancel as end
 from phmrun.sweeps.tuning import OVER, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 
-
-class ExecutorName(StrEnum):
-    """Executor of the runs."""
-
-    LOCAL = "local"
-    SLURM = "slurm"
-    RAY = "ray"
-
-
 of_cells = partial(typer.Option, rich_help_panel="Cells")
 of_a_cluster = partial(typer.Option, rich_help_panel="Cluster")
 on_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
@@ -54,7 +44,7 @@ def sweep(
     limit: Annotated[int | None, of_cells(min=1)] = None,
     retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
     threads: Annotated[int, on_hardware(min=0)] = 0,
-    executor: Annotated[ExecutorName, of_a_cluster()] = ExecutorName.LOCAL,
+    executor: Annotated[Literal["local", "slurm", "ray"], of_a_cluster()] = "local",
     sbatch: Annotated[list[str] | None, of_a_cluster(metavar="OPTION=VALUE")] = None,
     script: Annotated[bool, of_a_cluster("--script")] = False,
     gpus: Annotated[float, of_a_cluster(min=0)] = 0.0,
@@ -111,7 +101,7 @@ def sweep(
         raise typer.Exit(code)
     deadline = None if hours is None else time.monotonic() + 3600 * hours
     # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
-    if script or executor is not ExecutorName.LOCAL:
+    if script or executor != "local":
         design = chosen(design, runs_dir)
     else:
         tuned = _tuned(design, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
@@ -123,12 +113,12 @@ def sweep(
     if len(faults) == len(statuses):
         raise faults[0]
     place = _workplace(design, runs_dir)
-    if script or executor is ExecutorName.SLURM:
+    if script or executor == "slurm":
         sweep_output.tell_faults(statuses)
         slurm = Slurm(place.slurm, design.sweep.name, jobs, sbatch or [])
         _hand_over(to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
         return
-    if executor is ExecutorName.RAY:
+    if executor == "ray":
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
 
         share = threads or 1

@@ -25,7 +25,7 @@ def sync(
     WANDB_MODE=offline writes a complete W&B directory to upload later.
 
     Args:
-        to: Program; tensorboard: a folder in the run directory, for `tensorboard --logdir runs`.
+        to: Program; tensorboard: a folder in the run directory, which TensorBoard reads.
     """
     from phmrun.ledger import Run
     from phmrun.ledger.tensorboard_mirror import write_tensorboard

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -26,16 +25,6 @@ NOTES = 5
 of_shape = partial(typer.Option, rich_help_panel="Shape")
 
 
-class TableFormat(StrEnum):
-    """Format of a table."""
-
-    TEXT = "text"
-    MD = "md"
-    LATEX = "latex"
-    CSV = "csv"
-    JSON = "json"
-
-
 def table(
     what: Annotated[list[str] | None, typer.Argument(metavar="[FILE|RUN…]", autocompletion=completion.runs)] = None,
     rows: Annotated[str | None, of_shape(metavar="KEY,…")] = None,
@@ -48,7 +37,7 @@ def table(
     costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    style: Annotated[TableFormat, typer.Option("--format")] = TableFormat.TEXT,
+    style: Annotated[Literal["text", "md", "latex", "csv", "json"], typer.Option("--format")] = "text",
     explain: Annotated[bool, typer.Option("--explain")] = False,
     papers: Annotated[bool, typer.Option("--list")] = False,
     plugin: Plugin = None,
@@ -115,15 +104,15 @@ def table(
         pairs = all_pairs(part.table, margin) if every_pair else []
         return lay_out(part.table, compared, paper=paper, costs=shown, pairs=pairs)
 
-    if style is TableFormat.TEXT and not as_json:
+    if style == "text" and not as_json:
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
             if number:
                 print()
             _print(laid(part), part.table.keys, explain)
-    elif as_json or style in (TableFormat.JSON, TableFormat.CSV):
+    elif as_json or style in ("json", "csv"):
         pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
         cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {})
-        if as_json or style is TableFormat.JSON:
+        if as_json or style == "json":
             baselines = [
                 {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)
             ]
@@ -132,7 +121,7 @@ def table(
         else:
             print(render.csv_cells(pairs if every_pair else cells), end="", flush=True)
     else:
-        write = render.markdown_page if style is TableFormat.MD else render.latex_page
+        write = render.markdown_page if style == "md" else render.latex_page
         print(write(laid(selection)), end="", flush=True)
     selection.require_runs(runs_dir)
 

@@ -36,18 +36,6 @@ class Plan:
     inspect: Inspect | None = None  # the inspector that it was made with
     ledger: Path | None = None  # directory of runs of earlier versions that may replace cells; None: none may
 
-    @property
-    def runs(self) -> dict[str, Cell]:
-        """Cells that can be run, by run id.
-
-        Of several cells with one run id, the first counts. Cells without a run id are left out.
-        """
-        by_id: dict[str, Cell] = {}
-        for cell in self.cells:
-            if cell.run_id is not None:
-                by_id.setdefault(cell.run_id, cell)
-        return by_id
-
 
 def plan(
     sweep: Sweep, inspect: Inspect, options_of: OptionsOf, *, seeds: int | None = None, only: Selection | None = None

@@ -4,6 +4,7 @@ import os
 from functools import cache
 
 import pytest
+from toy_planner import runs_of
 
 from phmrun.config import packaged_names
 from phmrun.datasets import CATALOGUE
@@ -45,7 +46,7 @@ def test_a_twin_is_its_table_in_reduced_settings(name, planned):
     assert load_sweep(name).file.table == name.replace("-small", "")
     assert created.cells
     assert {cell.at["row"] for cell in created.cells} <= {cell.at["row"] for cell in whole.cells}
-    assert not created.runs.keys() & whole.runs.keys()
+    assert not runs_of(created).keys() & runs_of(whole).keys()
     for cell in created.cells:
         assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
         assert cell.parameters is None or cell.parameters < 20_000_000

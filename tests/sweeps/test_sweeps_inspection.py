@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+from toy_planner import runs_of
+
 from phmrun.config import load_run_config, to_yaml
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.experiment import dry_run
@@ -12,9 +14,9 @@ from phmrun.sweeps.inspection import inspector
 
 def test_names_and_counts_are_those_of_train(nmt, tmp_path):
     created = plan(load_sweep(str(nmt)), inspector({}), options_of)
-    assert len(created.runs) == 4
+    assert len(runs_of(created)) == 4
     assert "n = 3 does not divide" in str(created.cells[-1].fault)
-    for cell in created.runs.values():
+    for cell in runs_of(created).values():
         handed = tmp_path / "config.yaml"
         handed.write_text(to_yaml(cell.config, cell.origin))
         config = load_run_config(handed, options_of=options_of)

@@ -5,6 +5,7 @@ import toy_experiment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_sweeps_file import TABLE
+from toy_planner import runs_of
 
 from phmrun.config import load_run_config, run_id, to_yaml
 from phmrun.errors import PhmrunError
@@ -109,7 +110,7 @@ def test_the_cells_of_a_table_are_its_rows_and_experiments(planned, written):
 
 
 def test_the_configuration_that_is_handed_over_is_the_same_experiment(planned, tmp_path):
-    for cell in planned(SWEEP).runs.values():
+    for cell in runs_of(planned(SWEEP)).values():
         path = tmp_path / "config.yaml"
         path.write_text(to_yaml(cell.config, cell.origin))
         again = load_run_config(path, options_of=toy_experiment.options_of)
@@ -119,7 +120,7 @@ def test_the_configuration_that_is_handed_over_is_the_same_experiment(planned, t
 def test_the_same_experiment_twice_is_one_run(planned):
     created = planned({"task": "toy", "grid": {"model.width": [16, 12]}, "include": [{"layer": "dense"}]})
     assert len(created.cells) == 3
-    assert [cell.label for cell in created.runs.values()] == ["model.width 16 · seed 1", "model.width 12 · seed 1"]
+    assert [cell.label for cell in runs_of(created).values()] == ["model.width 16 · seed 1", "model.width 12 · seed 1"]
 
 
 def test_only_what_is_asked_for(planned):
@@ -152,10 +153,10 @@ def test_a_grid_is_a_product_that_grows(planned, widths, clips, orders, seeds, m
     content = {"task": "toy", "grid": grid, "seeds": seeds}
     small, large = planned(content), planned(content, seeds=seeds + more)
     assert len(small.cells) == len(widths) * len(clips) * len(orders) * seeds
-    assert small.runs.keys() <= large.runs.keys()
+    assert runs_of(small).keys() <= runs_of(large).keys()
     assert len(large.cells) * seeds == len(small.cells) * (seeds + more)
     possible = [cell for cell in small.cells if cell.fault is None]
-    assert len(small.runs) == len(possible)  # different settings, different names
+    assert len(runs_of(small)) == len(possible)  # different settings, different names
     for cell in small.cells:
         assert (cell.fault is None) == (cell.at["model.width"] % cell.at["layer"]["n"] == 0)
 

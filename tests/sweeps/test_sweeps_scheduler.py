@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from toy_planner import PROGRAM, planned
+from toy_planner import PROGRAM, planned, runs_of
 
 from phmrun.files import last_lines
 from phmrun.ledger import Run
@@ -47,14 +47,14 @@ class Sweep:
     def starts(self) -> dict[str, list[int]]:
         """Steps done at each start of a run, by run."""
         actual = {}
-        for name in self.plan.runs:
+        for name in runs_of(self.plan):
             path = self.runs_dir / name / "starts"
             actual[name] = [int(line.split()[1]) for line in path.read_text().splitlines()] if path.exists() else []
         return actual
 
     def results(self) -> dict[str, tuple[str, object]]:
         actual = {}
-        for name in self.plan.runs:
+        for name in runs_of(self.plan):
             run = Run(self.runs_dir / name)
             actual[name] = ((run.path / "steps").read_text(), run.metrics())
         return actual
@@ -125,7 +125,7 @@ def test_two_planners_share_the_cells(sweep, monkeypatch):
     assert sum(out.count("started ") for out in outs) == 12
     assert all(out.count("started ") >= 1 for out in outs)
     assert all(
-        "in use by" not in last for name in created.plan.runs for last in last_lines(created.workplace.log(name))
+        "in use by" not in last for name in runs_of(created.plan) for last in last_lines(created.workplace.log(name))
     )
 
 

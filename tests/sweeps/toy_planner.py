@@ -8,7 +8,7 @@ import toy_experiment
 from phmrun.cli.sweep import to_run
 from phmrun.config import Task
 from phmrun.registry import TASKS
-from phmrun.sweeps import Plan, load_sweep, plan
+from phmrun.sweeps import Cell, Plan, load_sweep, plan
 from phmrun.sweeps import scheduler as scheduler_module
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.executors.local import LocalExecutor
@@ -22,6 +22,15 @@ def planned(sweep: str) -> Plan:
     for name, schema in (("toy", "ToyExperiment"), ("other", "OtherExperiment")):
         TASKS._registered[name] = Task(name, "A toy.", f"toy_experiment:{schema}", "", "", "", "")
     return plan(load_sweep(sweep), toy_experiment.inspect, toy_experiment.options_of)
+
+
+def runs_of(plan: Plan) -> dict[str, Cell]:
+    """Cells that can be run, by run id; of several with one id, the first."""
+    by_id: dict[str, Cell] = {}
+    for cell in plan.cells:
+        if cell.run_id is not None:
+            by_id.setdefault(cell.run_id, cell)
+    return by_id
 
 
 def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:

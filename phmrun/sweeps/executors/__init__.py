@@ -1,8 +1,11 @@
 """Executors: jobs on this machine, a SLURM or a Ray cluster."""
 
+import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -70,3 +73,15 @@ def start(job: Job, where: str, environment: Mapping[str, str] | None = None) ->
             env=environment,
             start_new_session=True,
         )
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Interrupt processes with their groups, then send stronger signals, until they have ended; see :data:`GRACE`."""
+    for which, seconds in GRACE:
+        for process in processes:
+            with suppress(ProcessLookupError):  # it has ended in this instant
+                if process.poll() is None:
+                    os.killpg(process.pid, which)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(process.poll() is None for process in processes):
+            time.sleep(0.05)

@@ -6,11 +6,9 @@ interrupted stops its runs.
 
 import os
 import subprocess
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 
-from phmrun.sweeps.executors import GRACE, Ended, Job, start
+from phmrun.sweeps.executors import Ended, Job, end, start
 
 
 class LocalExecutor:
@@ -66,14 +64,4 @@ class LocalExecutor:
 
         After SIGINT, it waits at most 30 seconds, after SIGTERM and SIGKILL 10 seconds each.
         """
-        processes = [process for _, process in self._running.values()]
-        for which, seconds in GRACE:
-            for process in processes:
-                with suppress(ProcessLookupError):  # it has ended in this instant
-                    if process.poll() is None:
-                        os.killpg(process.pid, which)
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline and any(process.poll() is None for process in processes):
-                time.sleep(0.05)
-            if all(process.poll() is not None for process in processes):
-                return
+        end([process for _, process in self._running.values()])

@@ -7,14 +7,12 @@ elsewhere, and the run resumes from its last checkpoint.
 import logging
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 from phmrun.errors import PhmrunError
-from phmrun.sweeps.executors import GRACE, Ended, Job, start
+from phmrun.sweeps.executors import GRACE, Ended, Job, end, start
 
 RETRIES = 3  # restarts of a task whose machine or worker was lost
 WAIT = sum(seconds for _, seconds in GRACE)  # seconds to wait for interrupted tasks
@@ -108,9 +106,6 @@ def carry_out(job: Job) -> int:
 
     The job is a child process. If the task is canceled, the child gets SIGINT, after 30 seconds SIGTERM, after 10 more
     SIGKILL.
-
-    Raises:
-        KeyboardInterrupt: The task was canceled, and the child survived all signals.
     """
     # A cluster that was started in the background of a shell ignores interrupts, by which Ray cancels.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -121,23 +116,7 @@ def carry_out(job: Job) -> int:
     try:
         while child.poll() is None:  # Ray interrupts a sleep, but not a wait
             time.sleep(0.2)
-        return child.returncode
     except KeyboardInterrupt:
-        for which, seconds in GRACE:
-            with suppress(ProcessLookupError, KeyboardInterrupt):
-                os.killpg(child.pid, which)
-            if _has_ended(child, seconds):
-                return int(child.returncode)
-        raise
-
-
-def _has_ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait at most ``seconds`` for a process; return True if it has ended.
-
-    Further interrupts are ignored meanwhile.
-    """
-    deadline = time.monotonic() + seconds
-    while child.poll() is None and time.monotonic() < deadline:
-        with suppress(KeyboardInterrupt):
-            time.sleep(0.2)
-    return child.returncode is not None
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is canceled again and again
+        end([child])
+    return child.wait()
