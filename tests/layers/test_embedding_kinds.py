@@ -106,7 +106,7 @@ def test_embeddings_are_refused_as_layers():
     assert "define" in str(caught.value.hint)
     with pytest.raises(PhmrunError, match="embedding 'hgt' has no option 'connection'"):
         small("hgt", connection="plain")
-    with pytest.raises(PhmrunError, match="no connection of embedding 'define' 'mix'"):
+    with pytest.raises(PhmrunError, match="connection of embedding 'define': 'mix'"):
         small("define", connection="mix")
     with pytest.raises(PhmrunError, match="4 groups do not divide"):
         small("define", width=6)
