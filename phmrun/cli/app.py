@@ -10,8 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
@@ -205,6 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: Arguments without the program's name; None: those of this process.
     """
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be invalid Unicode
@@ -228,15 +228,49 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(_flushed(code))
 
 
+class _Lossy(io.FileIO):
+    """Standard error that drops what cannot be written, so that a full disk ends no run."""
+
+    def write(self, data: Any) -> int:
+        """Write bytes; return the number of those written or dropped."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
+def _open_streams() -> None:
+    """Open closed standard streams on the null device, and make standard error lossy.
+
+    Otherwise the next file that is opened would take the place of a closed stream.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for place, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(place, "w" if place else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+    if (stream := sys.__stderr__) is not None and sys.stderr is stream:
+        raw = io.BufferedWriter(_Lossy(stream.fileno(), "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(raw, encoding=stream.encoding, line_buffering=True)
+
+
 def _require_unicode(words: Sequence[str]) -> None:
-    """Check that the arguments and the working folder are Unicode, because a run's records, in UTF-8, name them.
+    """Check that arguments, places of phmrun's folders, and the working folder are Unicode.
+
+    Records of a run name them, and are UTF-8.
 
     Raises:
         PhmrunError: A byte of one is not UTF-8.
     """
-    for text in (*words, str(Path.cwd())):
+    texts = {f"argument {place}": word for place, word in enumerate(words, 1)}
+    texts |= {name: value for name, value in os.environ.items() if name.startswith("PHMRUN_")}
+    with suppress(OSError):  # it was removed
+        texts["the working folder"] = os.getcwd()  # noqa: PTH109  (a path of this form)
+    for where, text in texts.items():
         if any("\udc80" <= character <= "\udcff" for character in text):
-            raise PhmrunError(f"{printable(text)} has a byte that is not UTF-8", hint="Rename the file or folder.")
+            hint = "Rename the file or folder, for example with mv, and give the command again."
+            raise PhmrunError(f"{printable(text)} has a byte that is not UTF-8", where=where, hint=hint)
 
 
 def _globals_first(arguments: list[str]) -> list[str]:

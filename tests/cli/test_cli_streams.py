@@ -1,4 +1,4 @@
-"""A full standard output, and paths that are not Unicode."""
+"""Standard streams that are closed or full, and paths that are not Unicode."""
 
 import subprocess
 import sys
@@ -12,6 +12,15 @@ def shell(redirection, *arguments, folder="."):
     command = f'exec "$@" {redirection}'
     words = ["sh", "-c", command, "sh", sys.executable, "-c", MAIN, *arguments]
     return subprocess.run(words, check=False, capture_output=True, cwd=folder)
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_a_closed_stream_or_full_standard_error_fails_nothing(redirection):
+    assert shell(redirection, "schema", "nmt").returncode == 0
+
+
+def test_an_error_keeps_its_exit_code_without_standard_error():
+    assert shell("2>/dev/full", "no-such-verb").returncode == 2
 
 
 def test_results_that_cannot_be_written_are_an_error_of_the_disk():
