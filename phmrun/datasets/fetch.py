@@ -4,6 +4,7 @@ A file takes its place only after its checksum is verified. Connections use veri
 """
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -219,7 +220,9 @@ def _try(url: str, remote: Remote, path: Path) -> str | None:
         path.unlink(missing_ok=True)
     checksum = None if remote.sha256 is None else f"sha256:{remote.sha256}"
     headers = {"Accept-Encoding": "identity", "User-Agent": "phmrun"}
-    download = pooch.HTTPDownloader(timeout=TIMEOUT, headers=headers, hooks={"response": _require_https})
+    bar = sys.stderr.isatty()  # of tqdm
+    hooks = {"response": _require_https}
+    download = pooch.HTTPDownloader(progressbar=bar, timeout=TIMEOUT, headers=headers, hooks=hooks)
     note(f"fetching {url}" + ("" if remote.bytes is None else f" ({remote.bytes:,} bytes)"))
     reason = ""
     for attempt in range(TRIES):

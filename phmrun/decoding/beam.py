@@ -1,4 +1,4 @@
-"""Beam search over a ``StepDecoder``; a beam of 1 is greedy search.
+"""Beam search over a ``StepDecoder``, and greedy search for a beam of 1.
 
 In every step the ``2 * beam`` most probable continuations of a sentence are its candidates, of which at least ``beam``
 do not end. Candidates among the best ``beam`` that end are finished hypotheses; the best ``beam`` that do not end stay
@@ -70,8 +70,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the best outputs of a batch of sources.
 
-    An empty batch gives an empty list. Finished sentences leave the batch when they are at least 1/8 of it
-    (``LEAVING_PART``). Call it under ``torch.inference_mode``.
+    An empty batch gives an empty list. Call it under ``torch.inference_mode``.
 
     Args:
         decoder: Model.
@@ -91,7 +90,23 @@ def beam_search(
     limits = [int(limit) for limit in (max_lengths.tolist() if isinstance(max_lengths, Tensor) else max_lengths)]
     if not limits:
         return []
-    book, device = _Book(beam, alpha, nbest, limits, penalty), source.device
+    if beam == 1:
+        best = greedy_search(
+            decoder, source, alpha=alpha, bos=bos, eos=eos, pad=pad, max_lengths=limits, penalty=penalty
+        )
+        return [[hypothesis] for hypothesis in best]
+    return _search(decoder, source, _Book(beam, alpha, nbest, limits, penalty), bos, eos, pad)
+
+
+def _search(
+    decoder: StepDecoder[State], source: Tensor, book: "_Book", bos: int, eos: int, pad: int
+) -> list[list[Hypothesis]]:
+    """Return the best outputs by beam search, for any beam.
+
+    ``book`` holds settings and limits, and is filled in place. Finished sentences leave the batch when they are at
+    least 1/8 of it (``LEAVING_PART``).
+    """
+    beam, device = book.beam, source.device
     state = decoder.start(source)
     tokens = torch.full((source.shape[0], 1), bos, device=device)
     forbidden = torch.tensor([pad, bos], device=device)
@@ -173,6 +188,63 @@ def _best(
         if any(row[1 : beam + 1])
     }
     return scores, parents, tokens, ends, facts
+
+
+def greedy_search(
+    decoder: StepDecoder[State],
+    source: Tensor,
+    *,
+    alpha: float,
+    bos: int,
+    eos: int,
+    pad: int,
+    max_lengths: list[int],
+    penalty: Penalty = "gnmt",
+) -> list[Hypothesis]:
+    """Return the output with the most probable token at every position.
+
+    Ties go to the lowest token number. Equivalent to beam search with a beam of 1, with the arguments of
+    :func:`beam_search`. α only changes the score. An output also ends where every token is impossible.
+    """
+    state = decoder.start(source)
+    tokens = torch.full((source.shape[0],), bos, device=source.device)
+    forbidden = torch.tensor([pad, bos], device=source.device)
+    totals: Tensor | float = 0.0
+    sentences = list(range(len(max_lengths)))
+    row_of = {sentence: sentence for sentence in sentences}
+    last_steps = frozenset(max_lengths)
+    history: list[tuple[Tensor, dict[int, int]]] = []
+    endings: dict[int, tuple[int, float]] = {}
+    for step in range(1, max(max_lengths) + 1):
+        log_probs = log_probabilities(decoder.step(tokens.unsqueeze(1), state), forbidden).squeeze(1)
+        if step in last_steps:
+            at_limit = [max_lengths[sentence] == step for sentence in sentences]
+            only_token(log_probs, torch.tensor(at_limit, device=source.device), eos)
+        best, tokens = log_probs.max(dim=-1)
+        totals = totals + best
+        history.append((tokens, row_of))
+        # The output also ends if every token is impossible.
+        ended, log_prob_of = torch.stack([((tokens == eos) | best.isneginf()).to(totals.dtype), totals]).tolist()
+        if not any(ended):
+            continue
+        for row in true_rows(ended):
+            endings.setdefault(sentences[row], (step, log_prob_of[row]))
+        if len(endings) == len(max_lengths):
+            break
+        staying = [row for row, sentence in enumerate(sentences) if sentence not in endings]
+        if len(sentences) - len(staying) >= LEAVING_PART * len(sentences):
+            rows = torch.tensor(staying, device=source.device)
+            state = decoder.select(state, rows)
+            tokens, totals = tokens[rows], totals[rows]
+            sentences = [sentences[row] for row in staying]
+            row_of = {sentence: row for row, sentence in enumerate(sentences)}
+    trails = [(kept.tolist(), rows_then) for kept, rows_then in history]
+    results = []
+    for sentence in range(len(max_lengths)):
+        step, log_prob = endings[sentence]
+        output = [kept[rows_then[sentence]] for kept, rows_then in trails[: step - 1]]
+        results.append(Hypothesis(output, log_prob / length_penalty(step, alpha, penalty), log_prob))
+    return results
 
 
 @dataclass(frozen=True, slots=True)

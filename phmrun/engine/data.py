@@ -70,7 +70,8 @@ class DataModule(Generic[V]):
 
         Batches are then page-locked, so that they are copied during computation. Outside training it is False.
         """
-        return self.trainer is not None and self.trainer.strategy.root_device.type == "cuda"
+        strategy = getattr(self.trainer, "strategy", None)
+        return strategy is not None and strategy.root_device.type == "cuda"
 
     @property
     def share(self) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from table_decoder import (
 )
 
 from phmrun.decoding import beam_search
+from phmrun.decoding.beam import _Book, _search
 
 
 def run(decoder, sources, *, beam, alpha, limits, nbest=1):
@@ -99,13 +100,15 @@ def test_a_hypothesis_has_the_probability_that_the_model_gives_it():
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_beam_of_one_is_the_chain_of_best_tokens(alpha):
+def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
     for seed in range(20):
         decoder = TableDecoder(9, seed)
         sources = sources_of(6, seed)
         limits = [random.Random(seed).randrange(1, 12) for _ in sources]
         actual = run(decoder, sources, beam=1, alpha=alpha, limits=limits)
-        for source, limit, first in zip(sources, limits, actual, strict=True):
+        with torch.inference_mode():
+            general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits, "gnmt"), BOS, EOS, PAD)
+        for source, limit, first, other in zip(sources, limits, actual, general, strict=True):
             chain: list[int] = []
             while len(chain) < limit - 1:
                 scores = decoder.log_probs(source, (BOS, *chain))
@@ -113,9 +116,10 @@ def test_a_beam_of_one_is_the_chain_of_best_tokens(alpha):
                 if best == EOS:
                     break
                 chain.append(best)
-            assert first[0].tokens == chain
+            assert first[0].tokens == other[0].tokens == chain
             assert first[0].log_prob == pytest.approx(log_prob_of(decoder, source, chain))
             assert first[0].score == pytest.approx(first[0].log_prob / penalty(len(chain) + 1, alpha))
+            assert first == other
 
 
 class Fixed:

@@ -91,7 +91,7 @@ def test_nothing_is_printed_and_another_process_learns_the_same(vocabulary, tmp_
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60))
 def test_subwords_keep_any_text_within_their_alphabet(text):
-    line = " ".join(text.replace("▁", " ").split(" ")).strip(" ") or "x"
+    line = " ".join(text.replace("▁", " ").replace("<", "").split(" ")).strip(" ") or "x"  # no <s>, a token's name
     while "  " in line:
         line = line.replace("  ", " ")
     vocabulary = train_vocabulary([line, "x"], kind="bpe", size=500)
