@@ -21,10 +21,9 @@ from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
 from phmrun.sweeps.executors import Executor
 from phmrun.sweeps.executors.local import LocalExecutor
-from phmrun.sweeps.executors.slurm import Slurm, cancel_jobs
+from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.planning import chosen, maker, planned
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
-from phmrun.sweeps.scheduler import cancel as end
 from phmrun.sweeps.tuning import OVER, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 
@@ -38,10 +37,8 @@ def sweep(
     plan: Annotated[bool, typer.Option("--plan", "--dry-run")] = False,
     seeds: Annotated[int | None, typer.Option(min=1, max=10_000)] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1)] = None,
-    cancel: Annotated[bool, typer.Option("--cancel")] = False,
     only: Annotated[list[str] | None, of_cells(metavar="KEY=VALUE")] = None,
     hours: Annotated[float | None, typer.Option(min=0)] = None,
-    limit: Annotated[int | None, of_cells(min=1)] = None,
     retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
     threads: Annotated[int, on_hardware(min=0)] = 0,
     executor: Annotated[Literal["local", "slurm", "ray"], of_a_cluster()] = "local",
@@ -62,13 +59,10 @@ def sweep(
         file: Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.
         plan: Show the cells, their progress, failed cells with the last lines of their logs, and the remaining time;
             run nothing. Exit code 2 if a cell is invalid, 3 if data are missing.
-        cancel: Interrupt the sweep's commands and runs on this machine, and cancel its SLURM jobs. All can continue
-            later.
         only: Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further,
             the same key again widens.
         seeds: Number of seeds per cell (default: the file's).
         hours: Time limit on this machine, in hours (exit code 0); the same command continues.
-        limit: Maximum number of runs that this call starts.
         retry_failed: Run failed cells again.
         jobs: Parallel runs (default: one per GPU, else one).
         threads: CPU threads per run; 0: number of cores divided by --jobs, or torch's default with one job.
@@ -90,9 +84,6 @@ def sweep(
         The same command again runs the cells that are not finished.
     """
     design = planned(file, only, seeds)
-    if cancel:
-        _cancel(design, runs_dir, as_json)
-        return
     if plan:
         design, statuses = _standing(design, file, only, seeds, runs_dir)
         sweep_output.show(design, statuses, runs_dir, jobs or 1, as_json)
@@ -116,7 +107,7 @@ def sweep(
     if script or executor == "slurm":
         sweep_output.tell_faults(statuses)
         slurm = Slurm(place.slurm, design.sweep.name, jobs, sbatch or [])
-        _hand_over(to_run(statuses, retry_failed), place, slurm, limit=limit, script=script)
+        _hand_over(to_run(statuses, retry_failed), place, slurm, script=script)
         return
     if executor == "ray":
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
@@ -125,27 +116,12 @@ def sweep(
         workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share)
     else:
         workers = _local_workers(design, runs_dir, jobs, threads)
-    bad = workers.carry_out(statuses, retry_failed=retry_failed, limit=limit, deadline=deadline)
+    bad = workers.carry_out(statuses, retry_failed=retry_failed, deadline=deadline)
     _is_over(deadline)
     after = survey(design, runs_dir)
     if as_json:
         console.print_json(sweep_output.facts(design, after, runs_dir, workers.slots))
     raise typer.Exit(sweep_output.outcome(after, bad, as_json))
-
-
-def _cancel(design: Plan, runs_dir: Path, as_json: bool) -> None:
-    """Interrupt a sweep's planners and runs on this machine, cancel its SLURM jobs, and print what has ended."""
-    place = _workplace(design, runs_dir)
-    jobs = cancel_jobs(place.slurm)
-    result = end(place, survey(design, runs_dir))
-    if as_json:
-        console.print_json({"planners": result.planners, "runs": result.runs, "slurm": jobs, "left": result.left})
-        return
-    lines = [f"SLURM job {job} is canceled" for job in jobs]
-    lines += [f"{name} is interrupted" for name in result.runs]
-    lines += [f"{name} still runs on {host}: cancel it there" for name, host in result.left.items()]
-    for line in lines or ["the planner is ended" if result.planners else "nothing is at work"]:
-        console.print_line(line)
 
 
 def _standing(
@@ -207,7 +183,6 @@ class Workers:
         statuses: Sequence[CellStatus],
         *,
         retry_failed: bool = False,
-        limit: int | None = None,
         deadline: float | None = None,
         later: Sequence[CellStatus] = (),
         trials: bool = False,
@@ -217,7 +192,6 @@ class Workers:
         Args:
             statuses: States of all cells.
             retry_failed: Run failed cells again.
-            limit: Maximum number of runs to start; None: no limit.
             deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
             later: Further runs of the sweep that follow, for the time left.
             trials: True if the cells are trials of tuning.
@@ -231,7 +205,7 @@ class Workers:
         tracker = Tracker(statuses, self.place.runs_dir, self.slots, later=later, trials=trials)
         sweep_output.tell_faults(statuses)
         bad: dict[str, list[str]] = {}
-        with self.place.registration(), shown(tracker, console.stderr()) as view:
+        with shown(tracker, console.stderr()) as view:
 
             def watch(event: Event | None) -> None:
                 """Note a failed run, and show the event; interruptions after the deadline are no failures."""
@@ -243,7 +217,7 @@ class Workers:
 
             left = to_run(statuses, retry_failed)
             try:
-                Scheduler(left, self.place, self.executor, self.threads, retry_failed, limit, watch, deadline).run()
+                Scheduler(left, self.place, self.executor, self.threads, retry_failed, watch, deadline).run()
             except KeyboardInterrupt as error:
                 which = error.which if isinstance(error, Interrupted) else signal.SIGINT
                 raise Interrupted(which, tracker.summary()) from error
@@ -341,16 +315,14 @@ def _tuned(
     return with_trials
 
 
-def _hand_over(
-    statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, limit: int | None, script: bool
-) -> None:
+def _hand_over(statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *, script: bool) -> None:
     """Submit the cells to SLURM as one array job.
 
-    Running cells and those in SLURM's queue are left out, and at most ``limit`` cells are submitted; None: all. With
-    ``script``, the job script is only written and printed. If no cell is left, only a message is printed.
+    Running cells and those in SLURM's queue are left out; if no cell is left, a message is printed. With ``script``,
+    the job script is only written and printed.
     """
     queued = slurm.queued()
-    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued][:limit]
+    free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued]
     if not free:
         console.print_aside(f"there is nothing to submit; {len(queued)} runs are in the queue")
         return

@@ -3,36 +3,28 @@
 No state is kept outside the run directories. A planner locks a cell's run directory before it reads its state, so two
 planners never start the same cell. The run holds its own lock, so it goes on if its planner is killed. Cells of other
 processes are awaited, and taken over if these die.
-
-To cancel a sweep, its planners are ended first, then the remaining runs.
 """
 
-import os
-import signal
-import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phmrun.config import to_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_error, last_lines, write_text
-from phmrun.ledger import Holder, Lock, Run, State
+from phmrun.ledger import Lock, Run, State
 from phmrun.ledger.directory import directory_of
-from phmrun.ledger.lock import living_holder
 from phmrun.ledger.status import reason_of
 from phmrun.progress import note
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CLAIM, LOG, NOT_BEGUN, CellState, CellStatus, look, orphans
-from phmrun.sweeps.executors import GRACE, Ended, Executor, Job
+from phmrun.sweeps.executors import Ended, Executor, Job
 
 POLL = 0.2  # seconds between two looks at the processes of this planner
 LOOK = 2.0  # seconds between two looks at the runs of others
-PATIENCE = 60.0  # seconds for a cancelled planner to interrupt its runs and exit
 
 
 FOLDER = ".sweeps"
@@ -109,24 +101,6 @@ class Workplace:
         path.mkdir(parents=True, exist_ok=True)
         return Lock(path / CLAIM, f"the run {cell.run_id}")
 
-    def registration(self) -> Lock:
-        """Return the lock that registers this planner.
-
-        ``phmrun sweep --cancel`` reads it. Its file is ``planners/HOST-PID`` in the sweep's folder; missing folders are
-        created. It is not acquired yet.
-        """
-        folder = self.path / "planners"
-        folder.mkdir(parents=True, exist_ok=True)
-        return Lock(folder / f"{socket.gethostname()}-{os.getpid()}", "this planner's own registration")
-
-    def planners(self) -> list[Holder]:
-        """Return the live planners of this sweep, on any machine.
-
-        They are in the order of ``HOST-PID`` as text. Registrations without a live holder are left out.
-        """
-        holders = [living_holder(path) for path in sorted((self.path / "planners").glob("*"))]
-        return [holder for holder in holders if holder is not None]
-
 
 @dataclass(frozen=True)
 class Event:
@@ -147,7 +121,6 @@ class Scheduler:
     executor: Executor  # runs the jobs
     threads: int = 0  # CPU threads of a run if its configuration sets none
     retry_failed: bool = False  # True: run failed cells again
-    limit: int | None = None  # maximum number of runs to start; ``None``: all
     watch: Callable[[Event | None], None] = lambda event: None  # called with each event, and with None at each poll
     deadline: float | None = None  # time to stop, by ``time.monotonic``; runs can be resumed
 
@@ -156,15 +129,14 @@ class Scheduler:
         self._elsewhere = {str(s.cell.run_id): s for s in statuses if s.state is CellState.RUNNING}
         self._pending = deque(status.cell for status in statuses if status.state is not CellState.RUNNING)
         self._mine: dict[str, tuple[Cell, Lock, float]] = {}
-        self._started = 0
         self._attempts: dict[str, int] = {}
         self._looked = 0.0
 
     def run(self) -> None:
         """Run until each cell is done, has failed, or was tried once.
 
-        It ends at the deadline, too, or once ``limit`` runs were started and have ended. At the end, all remaining
-        processes are interrupted, and the cells released. Failed runs raise nothing.
+        It ends at the deadline, too. At the end, all remaining processes are interrupted, and the cells released.
+        Failed runs raise nothing.
 
         Raises:
             KeyboardInterrupt: The user interrupted. All runs are interrupted, too, with a note; the same call resumes
@@ -192,7 +164,7 @@ class Scheduler:
         runs are queued again, first. Runs on this machine whose planner is gone take up room, too.
 
         Returns:
-            True if runs are left here or elsewhere, or pending cells within the limit; ``False`` at the deadline.
+            True if runs are left here or elsewhere, or pending; ``False`` at the deadline.
         """
         if self.deadline is not None and time.monotonic() >= self.deadline:
             return False
@@ -212,7 +184,7 @@ class Scheduler:
                     self._pending.appendleft(before.cell)
         jobs: list[Job] = []
         room = self.executor.room() - orphans(list(self._elsewhere.values()))
-        while len(jobs) < room and self._pending and not self._exhausted():
+        while len(jobs) < room and self._pending:
             cell = self._pending.popleft()
             try:
                 job = self._claimed(cell)
@@ -225,17 +197,13 @@ class Scheduler:
                 self.executor.submit([job])
             except OSError as error:
                 self._refuse(self._mine[job.run_id][0], error)
-        return bool(self._mine or self._elsewhere or (self._pending and not self._exhausted()))
-
-    def _exhausted(self) -> bool:
-        """True if as many runs were started as ``limit`` allows."""
-        return self.limit is not None and self._started >= self.limit
+        return bool(self._mine or self._elsewhere or self._pending)
 
     def _claimed(self, cell: Cell) -> Job | None:
         """Lock a cell, report it as running, and return its job.
 
         ``None`` if it need not run (see :meth:`_wanted`) or another planner has the lock; in the latter case it is
-        awaited. The start counts for ``limit``.
+        awaited.
 
         Raises:
             OSError, PhmrunError: The run directory cannot be written to.
@@ -256,7 +224,6 @@ class Scheduler:
         if not self._wanted(status):
             claim.release()
             return None
-        self._started += 1
         self._attempts[name] = self._attempts.get(name, 0) + 1
         self._mine[name] = (cell, claim, time.monotonic())
         job = self.workplace.job(cell, self.threads)
@@ -333,62 +300,3 @@ class Scheduler:
                     run.set_state(State.FAILED, f"exit code {ended.code}: {message}")
         except (OSError, PhmrunError):
             return  # another process holds the run and writes its end, or its directory is gone
-
-
-@dataclass
-class Cancelled:
-    """Outcome of a cancellation."""
-
-    planners: int = 0  # number of ended planners
-    runs: list[str] = field(default_factory=list)  # ended runs, those of planners included
-    left: dict[str, str] = field(default_factory=dict)  # runs that go on, with their machine
-
-
-def cancel(workplace: Workplace, statuses: Sequence[CellStatus]) -> Cancelled:
-    """Interrupt a sweep's planners on this machine, then its runs.
-
-    Wait for their end; those that go on get stronger signals: planners SIGINT (60 s) and SIGTERM (5 s), runs those of
-    :data:`GRACE`. Runs can be resumed. Runs that still go on, such as those on other machines, are named in the
-    result. Its ``planners`` counts those that have ended.
-    """
-    before = [status for status in statuses if status.state is CellState.RUNNING]
-
-    def planners() -> list[Holder]:
-        """Return the living planners on this machine."""
-        return [holder for holder in workplace.planners() if holder.is_here]
-
-    def runs() -> list[Holder]:
-        """Return the living processes of the sweep's runs on this machine."""
-        at_work = [look(status.cell, workplace.runs_dir).holder for status in before]
-        return [holder for holder in at_work if holder and holder.is_here]
-
-    # Planners first: they interrupt their own runs, and would start the next ones in the place of any that ended.
-    at_first = len(planners())
-    _end(planners, ((signal.SIGINT, PATIENCE), (signal.SIGTERM, 5.0)), group=False)
-    _end(runs, GRACE, group=True)
-    result = Cancelled(planners=at_first - len(planners()))
-    for status in before:
-        after = look(status.cell, workplace.runs_dir)
-        name = str(status.cell.run_id)
-        if after.state is CellState.RUNNING:
-            result.left[name] = after.holder.host if after.holder else "an unknown machine"
-        else:
-            result.runs.append(name)
-    return result
-
-
-def _end(holders: Callable[[], list[Holder]], signals: Sequence[tuple[signal.Signals, float]], *, group: bool) -> None:
-    """Send processes one signal after the other, each with the seconds to wait for their end.
-
-    With ``group``, the signal is for the process group of each process that leads one. Some may go on at the end. Ended
-    processes and those of other users get no signal.
-    """
-    for which, seconds in signals:
-        for holder in holders():
-            # it may have ended, or belong to another user; the caller checks again
-            with suppress(ProcessLookupError, PermissionError):
-                leads = group and os.getpgid(holder.pid) == holder.pid
-                (os.killpg if leads else os.kill)(holder.pid, which)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and holders():
-            time.sleep(0.05)

@@ -47,10 +47,6 @@ def squeue(*options: str) -> None:
     print((HOME / f"queue-{job}").read_text())
 
 
-def scancel(job: str) -> None:
-    (HOME / f"queue-{job}").write_text("")
-
-
 def scontrol(verb: str, task: str) -> None:
     assert verb == "requeue"
     (HOME / f"requeue-{task}").touch()
@@ -60,4 +56,4 @@ if __name__ == "__main__":
     name = Path(sys.argv[0]).name
     with (HOME / "calls").open("a") as calls:
         calls.write(f"{name} {' '.join(sys.argv[1:])}\n")
-    {"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "scontrol": scontrol}[name](*sys.argv[1:])
+    {"sbatch": sbatch, "squeue": squeue, "scontrol": scontrol}[name](*sys.argv[1:])

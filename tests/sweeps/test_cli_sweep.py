@@ -41,7 +41,7 @@ def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     facts = json.loads(phmrun(file, "--json").stdout)
     assert facts["counts"] == {"done": 3, "invalid": 1}
     assert facts["cells"][0]["metrics"]["test/score"]["signature"] == "toy"
-    assert phmrun(file, "--seeds", "2", "--limit", "1").stdout == "8 cells: 4 done · 2 missing · 2 invalid\n"
+    assert phmrun(file, "--seeds", "2").stdout == "8 cells: 6 done · 2 invalid\n"
 
 
 def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):

@@ -16,7 +16,7 @@ from toy_planner import PROGRAM, planned, runs_of
 from phmrun.files import last_lines
 from phmrun.ledger import Run
 from phmrun.sweeps.cell_status import look, survey
-from phmrun.sweeps.scheduler import Workplace, cancel
+from phmrun.sweeps.scheduler import Workplace
 
 PLANNER = Path(__file__).with_name("toy_planner.py")
 SIX = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 2}
@@ -186,28 +186,6 @@ def test_an_interrupted_planner_takes_its_runs_with_it(sweep, monkeypatch):
     monkeypatch.setenv("FAKE_PACE", "0.01")
     assert created.finish()[0] == 0
     assert created.states() == ["done"] * 6
-
-
-def test_cancel_ends_planners_and_orphans(sweep, monkeypatch):
-    monkeypatch.setenv("FAKE_PACE", "0.06")
-    created = sweep(SIX)
-    first = created.start(1)
-    created.wait_for("running", 1)
-    while not any(created.starts().values()):
-        time.sleep(0.02)
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate()
-    second = created.start(2)
-    created.wait_for("running", 2)
-    result = cancel(created.workplace, survey(created.plan, created.runs_dir))
-    out, _ = second.communicate(timeout=60)
-    assert result.planners == 1, out
-    assert len(result.runs) == 2
-    assert result.left == {}
-    assert created.pids() == []
-    assert "running" not in created.states()
-    nothing = cancel(created.workplace, survey(created.plan, created.runs_dir))
-    assert (nothing.planners, nothing.runs) == (0, [])
 
 
 @pytest.mark.long

@@ -24,7 +24,7 @@ def cluster(tmp_path, monkeypatch):
     home.mkdir()
     programs.mkdir()
     fake = Path(__file__).with_name("fake_slurm.py").read_text()
-    for name in ("sbatch", "squeue", "scancel", "scontrol"):
+    for name in ("sbatch", "squeue", "scontrol"):
         path = programs / name
         path.write_text(f"#!{sys.executable}\n{fake}")
         path.chmod(0o755)

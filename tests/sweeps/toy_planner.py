@@ -47,8 +47,7 @@ def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:
                 bad.append(event)
 
     statuses = to_run(survey(created, workplace.runs_dir), bool(retry))
-    with workplace.registration():
-        Scheduler(statuses, workplace, LocalExecutor(int(slots)), retry_failed=bool(retry), watch=watch).run()
+    Scheduler(statuses, workplace, LocalExecutor(int(slots)), retry_failed=bool(retry), watch=watch).run()
     return 5 if bad else 0
 
 

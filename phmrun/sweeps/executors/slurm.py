@@ -126,22 +126,6 @@ class Slurm:
         return runs
 
 
-def cancel_jobs(folder: Path) -> list[str]:
-    """Cancel the queued or running jobs of a sweep.
-
-    Return their numbers, in the order of their directories' names. The result is empty if there are none, or without
-    SLURM.
-
-    Raises:
-        PhmrunError: (exit 2) scancel refuses.
-    """
-    jobs = [read_text(path).strip() for path in sorted(folder.glob(f"*/{JOB}"))]
-    alive = [job for job in jobs if _tasks(job)]
-    for job in alive:
-        _call("scancel", job)
-    return alive
-
-
 def _tasks(job: str) -> list[int]:
     """Return the numbers of an array job's tasks that SLURM lists, from 0.
 
