@@ -16,14 +16,6 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
 from phmrun.papers.table import PaperTable, load_table
 
-EXAMPLE: dict[str, Any] = {
-    "title": "What does 1/n of the weights cost?",
-    "task": "nmt",
-    "base": {"training": {"max_steps": 200}},
-    "grid": {"layer": ["dense", "phm"], "layer.n": [2, 4]},
-    "seeds": 3,
-}
-"""A sweep over three models: dense, phm n=2, phm n=4."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Values = Annotated[list[Any], Field(min_length=1)]
 RATE = "training.optimizer.lr"  # tuned key if ``tune`` names none
@@ -166,12 +158,9 @@ class Sweep:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a sweep's file, with an example.
-
-    The draft is 2020-12.
-    """
-    extra = {"title": "phmrun sweep", "examples": [EXAMPLE]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **SweepFile.model_json_schema(), **extra}
+    """Return the JSON Schema of a sweep's file, of draft 2020-12."""
+    draft = "https://json-schema.org/draft/2020-12/schema"
+    return {"$schema": draft, **SweepFile.model_json_schema(), "title": "phmrun sweep"}
 
 
 def load_sweep(name: str) -> Sweep:
