@@ -8,7 +8,7 @@ import io
 import pickle
 import shutil
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +53,20 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
                 raise TypeError("torch's get_extra_state gave a value that is no tensor")
     except (pickle.PickleError, AttributeError, TypeError) as error:
         raise PhmrunError(
-            "training could not go on from this checkpoint: a value is no number, text, tensor or container of such",
+            f"training could not go on from this checkpoint: {next(_odd_values(content), error)}",
             where=str(path),
-            hint="Change the plug-in whose optimizer, network or structure has this state.",
+            hint="State may hold numbers, texts, tensors, lists and dictionaries; change the plug-in.",
             code=ExitCode.TRAINING,
         ) from error
+
+
+def _odd_values(content: Any, place: str = "") -> Iterator[str]:
+    """Yield places and types of values that are no number, text, tensor or container of such."""
+    if isinstance(content, Mapping | list | tuple):
+        for key, value in content.items() if isinstance(content, Mapping) else enumerate(content):
+            yield from _odd_values(value, f"{place}/{key}")
+    elif not isinstance(content, int | float | str | bytes | Tensor | None):
+        yield f"{place[1:]} is {type(content).__name__}"
 
 
 def _bytes(content: Any) -> int:

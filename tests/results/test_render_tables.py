@@ -16,12 +16,11 @@ def test_csv_reads_back_with_bare_numbers():
 
 def test_latex():
     lines = latex_table(COLUMNS, ROWS).splitlines()
-    assert lines[0] == r"\begin{tabular}{l S[table-format=7.0, group-separator={,}, group-minimum-digits=4] l}"
-    assert r"a$|$b \& c\_1 & 1234567 & 50.0\% \\" in lines
-    assert r"$\dagger$ & {--} & -- \\" in lines
-    assert lines[-1] == r"\end{tabular}"
+    assert lines[0] == r"\begin{tabular}{lrl}"
+    assert r"a$|$b \& c\_1 & 1,234,567 & 50.0\% \\" in lines
+    assert r"$\dagger$ & -- & -- \\" in lines
     scores = latex_table(("layer", "BLEU"), [["phm", "–"], ["dense", "31.20 ± 0.41*"]])
-    assert r"dense & 31.20 \pm 0.41 {$*$} \\" in scores.splitlines()
+    assert r"dense & 31.20 $\pm$ 0.41$*$ \\" in scores.splitlines()
 
 
 @pytest.mark.parametrize(
