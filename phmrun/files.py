@@ -335,6 +335,6 @@ _DISK_FAULTS = {
     errno.EROFS: "this cannot be written to: the disk is read-only",
     **dict.fromkeys((errno.EACCES, errno.EPERM), "no permission"),
     errno.ENOTDIR: "a file is in the place of a folder",
-    **dict.fromkeys((errno.EISDIR, errno.ELOOP, errno.ENOTEMPTY, errno.ENXIO), "something else is in this place"),
+    **dict.fromkeys((errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENOTEMPTY, errno.ENXIO), "something else is here"),
     errno.EIO: "the disk reports an error",
 }

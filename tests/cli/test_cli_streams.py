@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 MAIN = "from phmrun.cli.app import main; main()"
 
 
@@ -37,3 +39,9 @@ def test_a_path_that_is_not_unicode_is_one_error_and_leaves_nothing(tmp_path, wo
     assert done.returncode == 2
     assert b"has a byte that is not UTF-8" in done.stderr
     assert [*folder.iterdir()] == []
+
+
+def test_a_dangling_link_in_the_place_of_the_runs_is_an_error_with_its_path(tmp_path):
+    (tmp_path / "runs").symlink_to("nowhere")
+    result = shell("", "results", "restore", str(ROOT / "results/parser-full"), "--runs-dir", "runs", folder=tmp_path)
+    assert (result.returncode, b"runs: something else is here" in result.stderr) == (3, True), result.stderr
