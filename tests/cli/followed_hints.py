@@ -131,13 +131,13 @@ HINTS = [
         also="sva-data/train.tsv",
         without="--train none.tsv",
     ),
-    Hint("or with --prefix", f"{NMT} --prefix none/", r"or with (--prefix)", also="nmt-data/"),
+    Hint("Name the files with --prefix", f"{NMT} --prefix none/", r"with (--prefix)", also="nmt-data/"),
     # evaluation
     Hint("Run: phmrun eval X X", "eval {nmt} --test nmt-data/test.aa", r"Run: " + RAN, fill=TEST_FILES),
     Hint(
         "score this one under a name of its own: phmrun eval X X",
         "eval {sva} --split test",
-        r"own: (phmrun .*)\.\n",
+        r"own: " + RAN,
         reorder("test"),
         fill={"FILE": "sva-data/test.tsv"},
     ),

@@ -87,6 +87,6 @@ COMPLETE = re.compile(r"`phmrun ((?:data|layers|schema|runs|doctor)[a-z ]*)`")
 
 def test_complete_commands_in_hints_run(folder, phmrun) -> None:
     commands = {command for path in FILES for text in texts(path) for command in COMPLETE.findall(text)}
-    assert {"data list", "runs list", "schema sweep", "layers"} <= commands
+    assert {"data list", "runs list", "layers"} <= commands
     for command in sorted(commands):
         assert phmrun(*command.split()).code == 0, command
