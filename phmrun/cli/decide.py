@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def decide(
     files: Annotated[list[str], typer.Argument(metavar="FILE…")],
-    metric: Annotated[str, typer.Option(metavar="NAME")],
+    metric: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     reference: Annotated[str | None, typer.Option(metavar="SYSTEM")] = None,
     all_pairs: Annotated[bool, typer.Option("--all-pairs")] = False,
     trivial: Annotated[str | None, typer.Option(metavar="SYSTEM")] = None,
@@ -38,7 +38,7 @@ def decide(
         files: CSV, TSV or JSON lines with the columns system (or model, run), seed, metric and value (or score).
             Optional columns are dataset and item. A column for each metric, system or seed is read, too, and
             files or folders of lm-evaluation-harness (results_*.json, samples_*.jsonl). NAME=PATH names the system.
-        metric: Metric of the verdicts.
+        metric: Metric of the verdicts (default: the file's, if it has one).
         reference: Reference system, which all others are compared with.
         all_pairs: Compare every system with every other, instead of with a reference.
         trivial: Trivial baseline that a trained system must beat.
@@ -64,7 +64,11 @@ def decide(
     from phmrun.statistics.referee import decide as judge
     from phmrun.statistics.referee import decide_pairs, meets
 
-    rows = read_rows(files, metric)
+    rows = read_rows(files, metric or "")
+    names = [name for name in rows["metric"].unique() if name not in (cost or ())]
+    if metric is None and len(names) != 1:
+        raise PhmrunError(f"the scores are of {len(names)} metrics", where="--metric", valid=names)
+    metric = metric or names[0]
     terms: dict[str, Any] = {"metric": metric, "trivial": trivial, "margin": margin, "lower_is_better": lower_is_better}
     terms |= {"over": over, "costs": cost or ()}
     decisions = [judge(rows, reference=reference, **terms)] if reference is not None else decide_pairs(rows, **terms)

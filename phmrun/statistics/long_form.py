@@ -81,7 +81,8 @@ def long_form(table: Any, metric: str = "") -> DataFrame:
     texts = frame[["system", "metric", *OPTIONAL]].map(_text)
     for name in ("system", "metric"):
         for where in frame["where"][texts[name] == ""]:
-            raise bad(f"{name!r} is missing", where, valid=(*COLUMNS, *OPTIONAL))
+            hint = "--metric NAME names it." if name == "metric" else None
+            raise bad(f"{name!r} is missing", where, valid=(*COLUMNS, *OPTIONAL), hint=hint)
     values = [_number(value, where) for value, where in zip(frame["value"], frame["where"], strict=True)]
     return texts.assign(value=values, where=frame["where"])
 

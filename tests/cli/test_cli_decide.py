@@ -266,3 +266,13 @@ def test_fractions_with_a_margin_in_points_are_refused(phmrun, tmp_path, metric)
         small.verdict == package.decide(points, reference="dense", metric=metric, margin=0.5).judgements["phm"].verdict
     )
     assert phmrun(*command).code == 0
+
+
+def test_the_only_metric_of_a_file_needs_no_name(phmrun, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("system,seed,bleu\na,1,30.1\na,2,30.3\nb,1,28.2\nb,2,28.4\n")
+    facts = json.loads(phmrun("decide", str(path), "--reference", "a", "--json").out)
+    assert (facts["metric"], facts["systems"]["b"]["better"]) == ("bleu", False)
+    path.write_text("system,seed,bleu,loss\na,1,30.1,2\nb,1,28.2,3\n")
+    refused = phmrun("decide", str(path), "--reference", "a")
+    assert (refused.code, "valid: bleu, loss" in refused.err) == (2, True)
