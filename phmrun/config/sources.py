@@ -116,16 +116,16 @@ def config_source(name: str) -> Source:
     Raises:
         PhmrunError: There is no such file, or it is not a YAML mapping.
     """
-    path = Path(name)
+    path, beside = Path(name), list[str]()
     with suppress(OSError):  # the name may be too long for the file system
         if path.exists():
             return read_source(path)
+        beside = [str(other) for other in path.parent.glob("*.y*ml")]
     packaged = _packaged()
     wanted = path.as_posix()
     for candidate in (wanted, f"configs/{wanted}"):
         if candidate in packaged:
             return Source(candidate, *parse_mapping(packaged[candidate].read_text(encoding="utf-8"), candidate))
-    beside = [str(other) for other in path.parent.glob("*.y*ml")]
     close = nearest(wanted, [*packaged, *beside])
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
     valid = sorted({f"{Path(entry).parent.as_posix()}/…" for entry in packaged})

@@ -46,7 +46,7 @@ def test_what_is_written_is_read_back(schema, options_of, name, clip, label):
     assert schema.model_validate(parse_mapping(text, "x")[0]).training == config.training
 
 
-@pytest.mark.parametrize("name", ["/dev/zero", "x" * 5000, "."])
+@pytest.mark.parametrize("name", ["/dev/zero", "x" * 5000, "configs/" + "x" * 300 + "/a.yaml", "."])
 def test_what_is_no_file_of_settings_is_refused_unread(name):
     with pytest.raises(PhmrunError):
         config_source(name)
