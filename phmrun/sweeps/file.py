@@ -56,7 +56,7 @@ class SweepFile(Section):
     """
     seeds: Annotated[int, Field(ge=1, le=10_000)] | Annotated[list[Seed], Field(min_length=1, max_length=10_000)] = 1
     """Number of seeds of each cell, counted from 1, or a list of seeds."""
-    tune: Literal[True] | dict[str, bool | Values] = Field({})
+    tune: Literal[True] | dict[str, Any] = Field({})
     """true: every row tries five learning rates around its own with its first seed, then two around the best. The best
     validation score decides. Or values by dotted key, as in tune: {training.optimizer.lr: [0.0003, 0.001, 0.003, 0.01,
     0.03]}. The first seed is a pilot; it is not counted. Every further seed trains with the pilot's best value and its
@@ -71,7 +71,7 @@ class SweepFile(Section):
         """Tuned values by dotted key; True: learning rates around the row's own; empty if nothing is tuned."""
         if self.tune is True or self.tune.keys() == {REPLICATES}:
             return True
-        return {key: values for key, values in self.tune.items() if not isinstance(values, bool)}
+        return {key: values for key, values in self.tune.items() if key != REPLICATES}
 
     @property
     def replicates(self) -> bool:
@@ -80,7 +80,7 @@ class SweepFile(Section):
         The default is True for one tuned key with positive numbers and at least three seeds.
         """
         if self.tune is not True and REPLICATES in self.tune:
-            return bool(self.tune[REPLICATES])
+            return self.tune[REPLICATES] is True
         tuned = [[1.0]] if self.space is True else [*self.space.values()]
         seeds = self.seeds if isinstance(self.seeds, int) else len(self.seeds)
         return seeds > 2 and len(tuned) == 1 and all(isinstance(v, int | float) and v > 0 for v in tuned[0])
@@ -115,7 +115,9 @@ class SweepFile(Section):
         if tuned & (self.grid.keys() | {"seed"}):
             raise ValueError("what is tuned is neither the seed nor a key of the grid")
         keys = {} if self.tune is True else self.tune
-        if any(isinstance(values, bool) for key, values in keys.items() if key != REPLICATES):
+        if not isinstance(keys.get(REPLICATES, True), bool):
+            raise ValueError("replicates is true or false")
+        if any(not isinstance(values, list) or not values for key, values in keys.items() if key != REPLICATES):
             raise ValueError("a tuned key has a list of values")
         if self.replicates and len(tuned) != 1:
             raise ValueError("replicates choose the value of one tuned key: replicates alone, or with one key")

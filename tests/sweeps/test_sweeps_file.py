@@ -63,6 +63,8 @@ def test_a_table_is_a_sweep(written):
         ({"task": "toy", "seeds": [-1]}, "seeds"),
         ({"task": "toy", "reduced": "less"}, "belongs to a table"),
         ({"task": "toy", "tune": {"replicates": True, "training.clip": True}}, "a tuned key has a list of values"),
+        ({"task": "toy", "tune": {"replicates": "maybe"}}, "replicates is true or false"),
+        ({"task": "toy", "tune": {"training.clip": []}}, "a tuned key has a list of values"),
         ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "grid has row and column only"),
         ({"table": "TABLE", "grid": {"row": ["PMH"]}}, "there is no row 'PMH'"),
         ({"table": "TABLE", "grid": {"column": ["D"]}}, "there is no column 'D'"),
