@@ -3,14 +3,16 @@
 Imported when the verb runs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
-from phmrun.ledger.wording import duration
+from phmrun.ledger.wording import duration, row_name
+from phmrun.statistics.welch import detectable_deviations
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.selection import SEED
@@ -61,7 +63,29 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
         time = "remaining time unknown until a run of each task is done" if seconds is None else None
         parts.append(time or f"about {duration(seconds)} left, {slots} at a time")
     console.print_line("\n" + " · ".join(parts))
+    for line in _power(plan, list(groups.values())):
+        console.print_line(line)
     tell_failures([status for status in statuses if status.state is CellState.FAILED and status.run], {})
+
+
+def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
+    """Yield the difference that the seeds of a plan are likely to show, before they are trained.
+
+    It is in deviations over seeds and, if a row has two finished seeds, in units of its score: of the row with the most
+    finished ones. Nothing for fewer than two counted seeds or rows.
+    """
+    seeds = min(len(group) for group in rows) - bool(plan.sweep.file.space)  # a pilot is not counted
+    if seeds < 2 or len(rows) < 2:
+        return
+    least = detectable_deviations(seeds, len(rows) - 1)
+    text = f"with {seeds} counted seeds a row, differences from {least:.1f} deviations over seeds on are likely to show"
+    done = [[status for status in group if status.state is CellState.DONE and status.run] for group in rows]
+    pilots = max(done, key=len)
+    name = plan.sweep.file.measure or (pilots[0].run.main_score if pilots and pilots[0].run else None)
+    values = [value for s in pilots if s.run and name and (value := s.run.score(name)) is not None]
+    if len(values) > 1:
+        text += f": {least * stdev(values):.2g} {name}, by {len(values)} seeds of {row_name(dict(pilots[0].cell.row))}"
+    yield text
 
 
 def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> dict[str, Any]:

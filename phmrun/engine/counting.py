@@ -119,7 +119,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
             "dense": sum(module["dense"] for module in blocks),
         },
         "memory": {
-            "weights": BYTES * sum(parameter.numel() for parameter in network.parameters()),
+            "weights": BYTES * (sum(parameter.numel() for parameter in network.parameters()) + held),
             "gradients": BYTES * trained,
             "optimizer": BYTES * (_numbers_of_muon(network) if optimizer == "muon" else state * trained),
         },
@@ -134,18 +134,18 @@ def _separate(network: nn.Module, adapters: Sequence[Structure], total: int, hel
     matrices, with ``held``. ``total`` counts all parameters, ``held`` the entries of the matrices that are updated.
     """
     inside = {id(parameter): parameter for adapter in adapters for parameter in adapter.parameters()}
-    updates = sum(parameter.numel() for parameter in inside.values()) - held
+    updates = sum(parameter.numel() for parameter in inside.values())
     outside = [parameter for parameter in network.parameters() if id(parameter) not in inside]
     stored = updates + sum(parameter.numel() for parameter in outside if parameter.requires_grad)
-    drawn = sum(adapter.drawn_count() for adapter in adapters)
-    return {"stored_total": stored, "served_total": total - updates + drawn}
+    frozen = sum(adapter.frozen_count() for adapter in adapters)
+    return {"stored_total": stored, "served_total": total - updates - frozen + held}
 
 
 def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     """Yield an entry for each module that has parameters, in the network's order.
 
     Keys: "name", "scope", "structure" (or None), "kind" ("matrix", "norm" or "other"), "count", "dense" and "shape".
-    Shared parameters are counted at their first module, temporary ones and drawn matrices not at all.
+    Shared parameters are counted at their first module, temporary ones not at all; frozen numbers of a structure count.
     Names lose the endings ".structure" and ".inside". "shape" is [out_features, in_features] of a structure. Without
     one, it is a list of all parameters' shapes, and ``dense`` the count itself.
     """
@@ -160,7 +160,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
         ]
         seen.update(id(parameter) for parameter in parameters)
         count = sum(parameter.numel() for parameter in parameters)
-        count -= module.drawn_count() if isinstance(module, Structure) else 0
+        count += module.frozen_count() if isinstance(module, Structure) else 0
         if not count:
             continue
         structured = isinstance(module, Structure)

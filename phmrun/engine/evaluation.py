@@ -18,6 +18,7 @@ from phmrun.ledger.environment import Split
 from phmrun.ledger.scores import OTHER_FILE
 from phmrun.metric import metrics_of
 from phmrun.metrics import Score
+from phmrun.metrics.items import LOSSES, losses_text
 from phmrun.progress import note
 from phmrun.registry import TASKS
 from phmrun.section import is_hashed
@@ -87,6 +88,8 @@ def evaluate_run(
     for value in metrics.values():
         value["signature"] += f"|data:{mark}" if mark else ""
     run.write(run.predictions / f"{name}.{evaluation.ending}", evaluation.predictions)
+    if evaluation.losses is not None:
+        run.write(run.predictions / f"{name}{LOSSES}", losses_text(evaluation.losses))
     metrics |= _scores_of_items(run, config.task, name, mark, metrics)
     for key, value in metrics.items():
         run.update_metrics(key, value)
@@ -109,7 +112,7 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
             continue
         try:
             items = metric.read_items(run, name, "")
-        except ModuleNotFoundError:  # the predictor has named the package
+        except (ModuleNotFoundError, FileNotFoundError):  # the predictor has named the package, or knows no losses
             continue
         if items is not None and len(items.counts):
             signature = f"items:{metric.name}" + (f"|version:{metric.version}" if metric.version > 1 else "")

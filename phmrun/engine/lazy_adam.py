@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from phmrun.layers import Embedding
-from phmrun.layers.adapters import optimized
 from phmrun.layers.structures.dense import Dense
 
 
@@ -104,6 +103,6 @@ def table_groups(network: nn.Module) -> list[dict[str, Any]]:
         for module in network.modules()
         if isinstance(module, Embedding) and isinstance(module.structure, Dense)
     }
-    parameters = optimized(network)
+    parameters = list(network.parameters())
     groups = [{"params": [p for p in parameters if (id(p) in tables) == lazy], "lazy": lazy} for lazy in (False, True)]
     return [group for group in groups if group["params"]]

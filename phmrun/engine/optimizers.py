@@ -27,7 +27,6 @@ from phmrun.engine.lazy_adam import table_groups
 from phmrun.engine.muon import muon_groups
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
-from phmrun.layers.adapters import optimized
 from phmrun.layers.network import scope_of
 from phmrun.registry import OPTIMIZERS, load
 
@@ -148,7 +147,7 @@ def build_optimizer(
         if structured and name == "muon":
             what = "muon takes one learning rate: its steps depend on no shape"
             raise PhmrunError(what, where="training.optimizer.rates", hint="rates: one, map_rate: 1; or use adamw.")
-        trained = optimized(parameters)
+        trained = parameters.parameters()
         if structured:
             by_shape = rates == "structure"
             trained = parameter_groups(parameters, name, weight_decay, by_shape=by_shape, map_rate=map_rate)

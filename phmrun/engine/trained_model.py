@@ -31,6 +31,7 @@ from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
 from phmrun.metrics import Score
+from phmrun.metrics.bootstrap import Counts
 from phmrun.registry import TASKS
 
 
@@ -61,6 +62,7 @@ class Evaluation:
         seconds: Seconds of prediction.
         signature: Settings that the time depends on: ``key:value`` pairs joined by ``|``.
         ending: Suffix of the file of predictions.
+        losses: Cross-entropy in nats and number of units of each item, ``[items, 2]``; None: not known.
     """
 
     scores: dict[str, Score]
@@ -73,6 +75,7 @@ class Evaluation:
     seconds: float
     signature: str
     ending: str = "txt"
+    losses: Counts | None = None
 
 
 class Predictor(Protocol):

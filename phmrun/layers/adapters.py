@@ -120,12 +120,6 @@ def adapters_of(model: nn.Module) -> list[Structure]:
     return [module for module in model.modules() if isinstance(module, Structure) and module.adapter]
 
 
-def optimized(model: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that an optimizer gets: all but the frozen matrices of updates, which no checkpoint has."""
-    frozen = {id(update.base) for update in adapters_of(model)}
-    return [parameter for parameter in model.parameters() if id(parameter) not in frozen]
-
-
 def freeze_base(model: nn.Module) -> None:
     """Exclude all parameters from training, in place, except those of updates.
 

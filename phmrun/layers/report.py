@@ -142,8 +142,8 @@ def parameter_count(model: nn.Module) -> int:
 
     Tied ones count once. Frozen matrices of updates and parameters of training only are included.
     """
-    drawn = sum(module.drawn_count() for module in model.modules() if isinstance(module, Structure))
-    return sum(parameter.numel() for parameter in model.parameters()) - drawn
+    frozen = sum(module.frozen_count() for module in model.modules() if isinstance(module, Structure))
+    return frozen + sum(parameter.numel() for parameter in model.parameters())
 
 
 def trained_count(model: nn.Module) -> int:

@@ -167,11 +167,14 @@ class Structure(nn.Module):
         return structure.kept()
 
     def kept(self) -> int:
-        """Return the number of parameters without the ``temporary`` ones and W₀ of an update; frozen ones count."""
+        """Return the number of parameters without the ``temporary`` ones; frozen ones count."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)
 
-    def drawn_count(self) -> int:
-        """Return the number of entries of a frozen matrix that a seed gives, which no count includes; here 0."""
+    def frozen_count(self) -> int:
+        """Return the number of entries of a frozen matrix that W is an update of.
+
+        It is the map's matrix before the conversion, neither a parameter nor stored in files. Default: 0.
+        """
         return 0
 
     def reset_parameters(self, std: float) -> None:

@@ -8,7 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from phmrun.files import read_text
 from phmrun.metrics.bootstrap import Counts
+
+LOSSES = ".losses.tsv"
+"""Ending of a file of losses, among the predictions."""
 
 
 class Items(NamedTuple):
@@ -31,6 +35,31 @@ def checksum(lines: Sequence[str]) -> str:
     Lines are the references of the scored items, which it identifies.
     """
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def losses_text(losses: Counts) -> str:
+    """Return the losses of items ``[items, 2]``, nats and units, as lines "nats, units" with a tab."""
+    return "".join(f"{nats:.3f}\t{int(units)}\n" for nats, units in losses.tolist())
+
+
+def read_losses(run: Any, split: str, part: str) -> Items | None:
+    """Return thousandths of a nat and units of each item of a split, ``[items, 2]``; ``None`` for a part of it.
+
+    Units tell runs with other vocabularies apart: their losses a token do not compare.
+
+    Raises:
+        OSError: The run has stored no losses.
+    """
+    if part:
+        return None
+    rows = [line.split("\t") for line in read_text(run.predictions / f"{split}{LOSSES}").splitlines()]
+    counts = np.rint(np.array(rows, dtype=np.float64).reshape(-1, 2) * (1000, 1))
+    return Items(counts, checksum([units for _, units in rows]), run.fingerprints().get(split, ""))
+
+
+def mean_loss(sums: Counts) -> Counts:
+    """Return nats a unit from summed counts of :func:`read_losses`: ``[sets, 2] -> [sets]``."""
+    return sums[:, 0] / sums[:, 1] / 1000
 
 
 def packed(items: Items) -> dict[str, Any]:

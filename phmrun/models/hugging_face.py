@@ -18,7 +18,6 @@ from torch import nn
 from phmrun.checksums import checksum_once, stamp_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, read_text
-from phmrun.layers.adapters import optimized
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
 from phmrun.layers.inference import folded
 from phmrun.layers.network import Structures
@@ -242,8 +241,7 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         converted += records
     if is_classifier(model):
         for part in (part for name, part in model.named_children() if name != model.base_model_prefix):
-            for parameter in optimized(part):
-                parameter.requires_grad_(True)
+            part.requires_grad_(True)
     if converted:
         attach_report(model, converted, before)
     return model

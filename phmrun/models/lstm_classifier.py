@@ -51,8 +51,8 @@ class LSTMClassifier(nn.Module):
         self.pooling, self.matching = options.pooling, options.matching
         self.dropout, self.word_dropout = options.dropout, options.word_dropout
         self.embedding = build_embedding(vocabulary, options.width, **structures.get("embedding", {}))
-        for table in own_vectors(self.embedding) if options.train_embedding is False else ():
-            table.requires_grad_(False)
+        for table in own_vectors(self.embedding):
+            table.requires_grad_(options.train_embedding is not False)
         self.lstm = LSTM(
             options.width,
             options.hidden,

@@ -7,7 +7,7 @@ metric's floors are scores of the dense runs. Imports no torch.
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +17,7 @@ from phmrun.metric import OF, floors_of, lacks_direction, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
 from phmrun.results.items import RunItems
-from phmrun.results.table import Figure, ResultTable
+from phmrun.results.table import TEST_LOSS, Figure, ResultTable
 from phmrun.statistics.items import ItemVariance, variance_of_resamples
 from phmrun.statistics.verdict import Judgement, Question, Verdict, judge
 
@@ -117,7 +117,23 @@ def differences(
         for (score, _), (dense, figures) in groups.items():
             compared |= {pair.place: pair for pair in _compared(figures, dense, score, margin, reader)}
             advance(len(figures))
-    return compared
+    return _as_trained(table, compared)
+
+
+def _as_trained(table: ResultTable, compared: dict[Place, RowComparison]) -> dict[Place, RowComparison]:
+    """Return the comparisons, in which a loss, which has no floor, is untrained where a score of its cell is."""
+    shown = {}
+    for (row, column), pair in compared.items():
+        entries = table.cells[row, column].entries
+        beside = [
+            compared.get((row, other)) for other, cell in enumerate(table.figures[row]) if cell.entries == entries
+        ]
+        untrained = next((other for other in beside if other and other.verdict is Verdict.UNTRAINED), None)
+        if untrained and table.headings[column].score == TEST_LOSS:
+            reason = untrained.judgement.reason or "its score beats no floor"
+            pair = replace(pair, judgement=replace(pair.judgement, verdict=Verdict.UNTRAINED, reason=reason))
+        shown[row, column] = pair
+    return shown
 
 
 def all_pairs(

@@ -48,6 +48,7 @@ class Results:
     entries: tuple[Entry, ...]
     keys: tuple[str, ...] = ("layer",)  # keys that separate the experiments
     title: str = ""
+    measure: str = ""  # score that decides, named by the sweep before its first run; empty: none is named
     paper: PaperShape | None = None  # default shape of :meth:`pivot`
     # Temporary directory of restored runs, deleted with this object.
     restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
@@ -111,8 +112,8 @@ class Results:
         """Return a table by keys.
 
         Each cell holds the seeds of one experiment. By default, a paper's shape if there is one. Else rows are the keys
-        that separate the experiments; columns are task, data and main score. A key is one of the sweep or a dotted one
-        of the configuration. Keys that separate experiments of one cell are added to the rows.
+        that separate the experiments; columns are task, data, and main score with loss. A key is one of the sweep or a
+        dotted one of the configuration. Keys that separate experiments of one cell are added to the rows.
 
         Raises:
             PhmrunError: (exit 2) A key or a score does not exist, or the runs of a cell are not seeds of one
@@ -133,7 +134,7 @@ class Results:
         across = list(columns) or [key for key in self.keys if key in COLUMN_KEYS and key not in named]
         down = list(rows) or [key for key in self.keys if key not in across] or ["layer"]
         down += telling_keys(entries, [*down, *across])
-        return tabulate(entries, down, score_headings(entries, across, scores), title=self.title)
+        return tabulate(entries, down, score_headings(entries, across, scores, self.measure), title=self.title)
 
     def compare(
         self,

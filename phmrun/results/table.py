@@ -21,6 +21,7 @@ from phmrun.results.entries import Entry, require_seeds
 BUILTIN = "builtin"
 MISSING = "–"
 REDUCED = "‡"
+TEST_LOSS = "test/loss"
 
 
 @dataclass(frozen=True)
@@ -173,11 +174,14 @@ def tabulate(
     return ResultTable(title, tuple(keys), tuple(headings), tuple(shown), tuple(figures), short)
 
 
-def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str]) -> list[Heading]:
+def score_headings(
+    entries: Sequence[Entry], keys: Sequence[str], scores: Sequence[str], measure: str = ""
+) -> list[Heading]:
     """Return the columns: values of keys times scores.
 
-    They are in order of first appearance among experiments. Without ``scores``, each experiment's main score counts. A
-    heading is the keys' values, then the score.
+    They are in order of first appearance among experiments. Without ``scores``, each experiment's main score counts,
+    and its loss on the test set; ``measure``, the score that decides, goes first. A heading is the keys' values, then
+    the score.
 
     Raises:
         PhmrunError: (exit 2) No run has one of the scores. Times, which may be measured later, are not checked, nor
@@ -190,12 +194,17 @@ def score_headings(entries: Sequence[Entry], keys: Sequence[str], scores: Sequen
     columns = dict.fromkeys(
         (tuple(entry.label(key) for key in keys), score)
         for entry in entries
-        for score in scores or ([entry.run.main_score] if entry.run and entry.run.main_score else [])
+        for score in scores or (_usual(entry.run, measure) if entry.run else ())
     )
     return [
         Heading(" ".join([*filter(None, labels), score]), score, dict(zip(keys, labels, strict=True)))
         for labels, score in columns
     ]
+
+
+def _usual(run: Run, measure: str) -> list[str]:
+    """Return ``measure``, the main score of a run and its loss on the test set, each if the run has it."""
+    return [score for score in (measure, run.main_score, TEST_LOSS) if score and run.score(score) is not None]
 
 
 def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) -> Figure:

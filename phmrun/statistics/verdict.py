@@ -260,6 +260,8 @@ def _verdict(
     an interval, the verdict is UNTRAINED or UNDECIDED. ``trained``: system and reference beat their floors; ``None``
     without floors.
     """
+    if trained == (False, False):
+        return Verdict.UNTRAINED, BELOW_FLOOR
     gains = (-math.inf, math.inf)
     if shown is not None:
         gains = (-shown.high, -shown.low) if question.lower_is_better else (shown.low, shown.high)

@@ -152,6 +152,15 @@ def detectable_errors(critical: float, freedom: float) -> float:
     return noncentrality(critical, freedom, POWER / NOT_FLAGGED) * (1 + 1 / (4 * freedom))
 
 
+def detectable_deviations(seeds: int, rows: int = 1) -> float:
+    """Return the smallest difference that a comparison detects with a power of 80 %, in deviations over seeds.
+
+    ``seeds``, at least 2, of each side have that deviation; ``rows`` share the level.
+    """
+    error, freedom = error_and_freedom([(1 / seeds, seeds - 1.0)] * 2, seeds - 1.0)
+    return detectable_errors(t_quantile(1 - row_level(rows) / 2, freedom), freedom) * error
+
+
 def seeds_needed(system: Sequence[float], reference: Sequence[float], target: float, rows: int = 1) -> int | None:
     """Return the number of seeds of each side that detects ``target`` with a power of 80 %, at the spread so far.
 

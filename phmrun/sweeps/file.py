@@ -14,7 +14,9 @@ from phmrun.config import ConfigError, Section, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
+from phmrun.metric import metrics_of
 from phmrun.papers.table import PaperTable, load_table
+from phmrun.registry import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Values = Annotated[list[Any], Field(min_length=1)]
@@ -63,6 +65,8 @@ class SweepFile(Section):
     two neighbors, and keeps the one with the best validation score. With replicates: false among the keys, with one or
     two seeds, or with several tuned keys, all seeds take the pilot's best value.
     """
+    measure: str = ""
+    """Score that decides, as in measure: test/loss; it stands first in the table. Default: the task's first score."""
     plugins: list[str] = Field([])
     """Python files that register custom layers."""
 
@@ -159,6 +163,17 @@ class Sweep:
         return seeds if count is None else seeds[:count]
 
 
+def _check_measure(measure: str, task: str, source: Source) -> None:
+    """Check that a task has a score.
+
+    Raises:
+        PhmrunError: (exit 2) It has none of this name.
+    """
+    scores = [f"test/{metric.name}" for metric in metrics_of(task)]
+    if not any(measure == name or measure.startswith(f"{name}-") for name in scores):
+        raise unknown("score", measure, scores, where=source.at("measure"))
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a sweep's file, of draft 2020-12."""
     draft = "https://json-schema.org/draft/2020-12/schema"
@@ -183,6 +198,9 @@ def load_sweep(name: str) -> Sweep:
     is_table = "paper" in source.values and "rows" in source.values
     file = SweepFile(table=source.label) if is_table else _placed(_validated(source), path)
     table = load_table(file.table) if file.table else None
+    task = table.task if table else file.task
+    if file.measure and task and task in TASKS and task != "script":
+        _check_measure(file.measure, task, source)
     if table and table.task is None:
         raise PhmrunError(
             "this table has no task: it says how its networks are counted, not how they are trained",

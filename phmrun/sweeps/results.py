@@ -130,7 +130,9 @@ def results_of(plan: Plan, statuses: Iterable[CellStatus]) -> Results:
         groups = column_groups(table, sweep.file.columns)
         headings = paper_headings(table, groups if len(set(groups.values())) > 1 else {}, sweep.file.columns)
         shape = PaperShape(headings, [row.name for row in table.rows], sweep.file.reduced)
-    return Results(entries, keys, sweep.title, shape)
+    measure = sweep.file.measure
+    title = " – decided by ".join(filter(None, (sweep.title, measure)))
+    return Results(entries, keys, title, measure, shape)
 
 
 def paper_headings(table: PaperTable, groups: Mapping[str, str], only: Sequence[str] = ()) -> list[Heading]:

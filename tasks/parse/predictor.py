@@ -9,6 +9,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from phmrun.config import load_run_config
 from phmrun.decoding.spanning_tree import spanning_trees
@@ -18,6 +19,7 @@ from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.layers import for_inference
 from phmrun.ledger import Run
 from phmrun.metrics import Score
+from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
 from phmrun.metrics.parsing import attachment_scores, sentence_counts
 from phmrun.progress import note, progress
@@ -25,7 +27,7 @@ from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.config import ParsingExperiment, TreeDecodingConfig
 from phmrun.tasks.parse.data import TRAIN, TreebankData
 from phmrun.tasks.parse.module import possible_arcs
-from phmrun.tasks.parse.vocabulary import TreebankVocabulary
+from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import chunks
 from phmrun.text.conllu import Sentence
@@ -112,6 +114,7 @@ class TreeParser:
             seconds=seconds,
             signature=f"tree:{self.search.tree}|batch:{self.search.batch}",
             ending="conllu",
+            losses=self.losses(gold),
         )
 
     @torch.inference_mode()
@@ -143,6 +146,26 @@ class TreeParser:
                 advance(len(numbers))
         # Enhanced dependencies of the input would contradict the new tree.
         return [sentence.with_parse(*tree).without_enhanced() for sentence, tree in zip(sentences, trees, strict=True)]
+
+    @torch.inference_mode()
+    def losses(self, gold: Sequence[Sentence]) -> Counts:
+        """Return nats and words of each sentence, ``[sentences, 2]``: heads, and labels of the gold heads.
+
+        Labels that the training text lacks have no loss.
+        """
+        encoded, losses = self.vocabulary.encode(gold), np.zeros((len(gold), 2))
+        order = np.argsort(-encoded.lengths, kind="stable")
+        for start in range(0, len(order), self.search.batch):
+            numbers = order[start : start + self.search.batch]
+            *inputs, heads, labels, words = (torch.from_numpy(item).to(self.device) for item in encoded.padded(numbers))
+            scores = self.network(*inputs)
+            arcs = possible_arcs(scores.arcs, inputs[-1]).flatten(0, 1).index_select(0, words)
+            of_labels = self.network.label_scores(scores, heads, words)
+            nats = F.cross_entropy(arcs, heads.flatten()[words], reduction="none")
+            nats += F.cross_entropy(of_labels, labels.flatten()[words], reduction="none", ignore_index=NO_LABEL)
+            rows = (words // heads.shape[1]).cpu().numpy()
+            np.add.at(losses, numbers[rows], np.stack([nats.double().cpu().numpy(), np.ones(len(rows))], axis=1))
+        return losses
 
     def _heads(self, arcs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         """Return the heads of all words, ``[batch, length]``.

@@ -52,7 +52,7 @@ def test_a_whole_run(phmrun, copied):
     actual = links(result)
     assert list(actual) == ["raw data", "prepared data", "config and id", "files", "scores"]
     assert {link["state"] for link in actual.values()} == {"intact"}
-    assert actual["scores"]["detail"].startswith("1 of 1 score recomputed")
+    assert actual["scores"]["detail"].startswith("2 of 2 scores recomputed")
     text = phmrun("verify", copied.id, "--runs-dir", str(copied.path.parent)).out
     assert text.count("✓") == 5
 
@@ -104,7 +104,7 @@ def test_runs_and_results_of_a_folder(phmrun, copied, tmp_path, monkeypatch):
     assert (result.code, result.err) == (0, "")
     actual = links(result)
     assert actual["results file"]["state"] == "intact"
-    assert actual["scores"]["detail"].startswith("1 of 1 score recomputed")
+    assert actual["scores"]["detail"].startswith("2 of 2 scores recomputed")
     # Stored results have names of files without folders: a file of that name in the current one is another.
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -4,11 +4,16 @@ import math
 import types
 
 import pytest
+import torch
 from toy import ToyModule, train_toy
 
 from phmrun.engine import callbacks
 from phmrun.engine.checkpoints import load_checkpoint
+from phmrun.engine.data import build_data, prepare
+from phmrun.engine.evaluation import evaluate_run
+from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.metrics.items import read_losses
 
 
 def test_the_best_weights_are_kept(tmp_path):
@@ -66,3 +71,17 @@ def test_a_validation_that_is_no_number_fails_and_is_never_best(value, before, t
         train_toy(tmp_path, ToyModule(validations=[*before, value]), max_steps=6, validate_every=3)
     assert caught.value.code is ExitCode.TRAINING
     assert (tmp_path / "best.ckpt").exists() == bool(before)
+
+
+@pytest.mark.parametrize("task", ["nmt", "style", "sva", "nli", "parse"])
+def test_the_losses_of_the_items_are_those_of_a_validation(tiny_run, task):
+    trained = open_run(run := tiny_run(task))
+    trained.load()
+    module, data = trained.module.eval(), build_data(trained.config)
+    prepare(trained.config, data)
+    with torch.inference_mode():
+        losses = [module.loss(batch) for batch in data.validation_batches()]
+    mean = sum(float(loss.nll) for loss in losses) / sum(loss.units for loss in losses)
+    assert evaluate_run(trained, split="dev")["dev/loss"]["value"] == pytest.approx(mean, abs=1e-3)
+    stored = read_losses(run, "dev", "")
+    assert stored.counts[:, 1].sum() == sum(loss.units for loss in losses)

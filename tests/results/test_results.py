@@ -154,3 +154,22 @@ def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
     assert page.rows[1][2].startswith("517.00")  # they still count in the mean
     (cell,) = [cell for cell in plain_rows(table, compared) if cell["layer"] != "dense"]
     assert (cell["collapsed"], cell["compared_seeds"]) == ([2, 0], [4, 4])
+
+
+def scored(bleu, loss, copied):
+    return {"test/bleu": bleu, "test/bleu-of-copy": copied, "test/loss": loss}
+
+
+@pytest.mark.parametrize(("copied", "verdict"), [(1.0, "different"), (35.0, "untrained")])
+def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, copied, verdict):
+    entries = []
+    for seed, up in enumerate((0.0, 0.1, -0.1, 0.05)):
+        dense, phm = ({**at, "seed": seed} for at in (DENSE, PHM))
+        entries.append(entry({"layer": "dense", "seed": str(seed)}, dense, scored(30 + up, 2 + up / 9, copied)))
+        entries.append(entry({"layer": "phm"}, phm, scored(20 + up, 3 + up / 9, copied)))
+    table = tabulate(entries, ["layer"], score_headings(entries, [], []))
+    assert [heading.score for heading in table.headings] == ["test/bleu", "test/loss"]
+    compared = differences(table)
+    assert [str(pair.verdict) for pair in compared.values()] == [verdict, verdict]
+    first = score_headings(entries, [], [], "test/loss")
+    assert [heading.score for heading in first] == ["test/loss", "test/bleu"]

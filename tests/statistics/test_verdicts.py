@@ -1,13 +1,14 @@
 """Intervals and verdicts of one computation, against SciPy, enumeration and simulation."""
 
 import math
+from statistics import stdev
 
 import numpy as np
 import pytest
 
 from phmrun.statistics.items import resampled_variance, variance_of_means
 from phmrun.statistics.verdict import Population, Question, Verdict, collapsed, fisher_exact, judge
-from phmrun.statistics.welch import CAUTION, difference, noncentrality, seeds_needed
+from phmrun.statistics.welch import CAUTION, detectable_deviations, difference, noncentrality, seeds_needed
 
 DENSE = [30.0, 31.0, 32.0, 30.5, 31.2, 30.9]
 LOW = [28.0, 29.0, 28.2, 28.4, 28.9, 28.3]
@@ -146,3 +147,14 @@ def test_items_alone_decide_on_fixed_models(stats):
 @pytest.mark.parametrize(("critical", "freedom"), [(2.2, 10), (3.7, 8), (2.8, 40)])
 def test_power_at_the_detectable_difference_is_that_of_the_noncentral_t(stats, critical, freedom):
     assert stats.nct.sf(critical, freedom, noncentrality(critical, freedom)) == pytest.approx(0.8, abs=0.01)
+
+
+def test_two_systems_below_the_floor_have_no_difference():
+    (judged,) = judge({"row": [20.0, 20.1, 20.2]}, [30.0, 30.1, 30.2], Question(), floors=[[35.0]]).values()
+    assert judged.verdict is Verdict.UNTRAINED
+
+
+def test_the_detectable_difference_of_a_plan_is_that_of_its_seeds():
+    seeds = [-1.0, -0.5, 0.0, 0.5, 1.0]
+    shown = difference(seeds, [score + 3 for score in seeds], rows=4)
+    assert detectable_deviations(5, 4) * stdev(seeds) == pytest.approx(shown.detectable)

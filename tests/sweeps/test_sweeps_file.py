@@ -56,6 +56,7 @@ def test_a_table_is_a_sweep(written):
         ({"task": "toy", "table": "TABLE"}, "given: both"),
         ({"task": "toy", "gird": {}}, "gird: there is no such key; did you mean 'grid'"),
         ({"task": "toy", "grid": {"layer": []}}, "grid.layer"),
+        ({"task": "nmt", "measure": "test/bleuu"}, "there is no score 'test/bleuu'"),
         ({"task": "toy", "grid": {"seed": [1, 2]}}, "seeds are given by the key seeds"),
         ({"task": "toy", "base": {"seed": 2}}, "seeds are given by the key seeds"),
         ({"task": "toy", "seeds": [1, 1]}, "a seed is named twice"),

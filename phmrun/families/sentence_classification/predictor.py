@@ -36,11 +36,13 @@ class Classified(NamedTuple):
     Attributes:
         best: Index of the most probable label, ``[items]``.
         probabilities: ``[items, labels]``.
+        log_probabilities: ``[items, labels]``.
         tokens: Number of words and end tokens read.
     """
 
     best: np.ndarray
     probabilities: np.ndarray
+    log_probabilities: np.ndarray
     tokens: int
 
 
@@ -107,6 +109,7 @@ class SentenceClassifier:
         rows = ["predicted\tprobability\tlabel\tpart\n"]
         seconds, tokens = 0.0, 0
         labels = self.vocabulary.labels
+        index, losses = {label: number for number, label in enumerate(labels)}, []
         with progress(f"labelling {split}", None, "items") as advance:
             items = _scored(data.files[split](), left_out)
             while chunk := list(islice(items, CHUNK)):
@@ -116,6 +119,8 @@ class SentenceClassifier:
                 seconds += time.perf_counter() - began
                 tokens += classified.tokens
                 shares = classified.probabilities.max(1).tolist()
+                gold = [index[item.label] for item in chunk]
+                losses.append(-classified.log_probabilities[np.arange(len(chunk)), gold])
                 for item, best, share in zip(chunk, classified.best.tolist(), shares, strict=True):
                     predicted, probability = labels[best], f"{share:.4f}"
                     counts[LabelPair(item.label, predicted, item.part)] += 1
@@ -148,6 +153,7 @@ class SentenceClassifier:
             unit="tokens",
             seconds=seconds,
             signature=f"batch:{self.batch}",
+            losses=np.stack([nats := np.concatenate(losses), np.ones(len(nats))], axis=1) if losses else None,
         )
 
     @torch.inference_mode()
@@ -165,12 +171,14 @@ class SentenceClassifier:
             self.coverage.add(ids != self.vocabulary.words.unknown)
         lengths = np.array([[len(row) for row in side] for side in sides])
         order = np.argsort(-lengths.max(0), kind="stable")
-        probabilities = np.empty((len(items), len(self.vocabulary.labels)), dtype=np.float32)
+        probabilities, logs = np.empty((2, len(items), len(self.vocabulary.labels)), dtype=np.float32)
         for start in range(0, len(items), self.batch):
             rows = order[start : start + self.batch]
             sentences = [batch_of([side[row] for row in rows]).to(self.device) for side in sides]
-            probabilities[rows] = self.network(*sentences).softmax(1).float().cpu().numpy()
-        return Classified(probabilities.argmax(1), probabilities, int(lengths.sum()) + lengths.size)
+            logits = self.network(*sentences)
+            probabilities[rows] = logits.softmax(1).float().cpu().numpy()
+            logs[rows] = logits.float().log_softmax(1).cpu().numpy()
+        return Classified(probabilities.argmax(1), probabilities, logs, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
         """Return the sentences of a line.

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -73,29 +73,35 @@ class ParallelBatches(Dataset[ParallelBatch]):
 
     def __getitem__(self, batch: Batch) -> ParallelBatch:
         """Return the sentence pairs of a batch, padded to the longest."""
-        numbers = batch.indices.tolist()
-        sources = [self.store.source[number] for number in numbers]
-        targets = [self.store.target[number] for number in numbers]
-        source = batch_of(sources)
-        length = max(len(target) for target in targets) + 1
-        shifted = np.full((len(targets), length), PAD, dtype=np.int64)
-        wanted = np.full((len(targets), length), PAD, dtype=np.int64)
-        for row, target in enumerate(targets):
-            shifted[row, 0] = BOS
-            shifted[row, 1 : len(target) + 1] = target
-            wanted[row, : len(target)] = target
-            wanted[row, len(target)] = EOS
-        # PAD is 0, so nonzero entries are the tokens to predict; padding is not passed to the output map.
-        positions = np.flatnonzero(wanted)
-        return ParallelBatch(
-            source.tokens,
-            source.mask,
-            torch.from_numpy(shifted),
-            torch.from_numpy(positions),
-            torch.from_numpy(wanted.reshape(-1)[positions]),
-            len(positions),
-            batch.window_units,
-        )
+        numbers, store = batch.indices.tolist(), self.store
+        pairs = [store.source[number] for number in numbers], [store.target[number] for number in numbers]
+        return parallel_batch(*pairs, batch.window_units)
+
+
+def parallel_batch(
+    sources: Sequence[NDArray[Any]], targets: Sequence[NDArray[Any]], window_units: int = 0
+) -> ParallelBatch:
+    """Return sentence pairs, token ids without begin and end, padded to the longest."""
+    source = batch_of(sources)
+    length = max(len(target) for target in targets) + 1
+    shifted = np.full((len(targets), length), PAD, dtype=np.int64)
+    wanted = np.full((len(targets), length), PAD, dtype=np.int64)
+    for row, target in enumerate(targets):
+        shifted[row, 0] = BOS
+        shifted[row, 1 : len(target) + 1] = target
+        wanted[row, : len(target)] = target
+        wanted[row, len(target)] = EOS
+    # PAD is 0, so nonzero entries are the tokens to predict; padding is not passed to the output map.
+    positions = np.flatnonzero(wanted)
+    return ParallelBatch(
+        source.tokens,
+        source.mask,
+        torch.from_numpy(shifted),
+        torch.from_numpy(positions),
+        torch.from_numpy(wanted.reshape(-1)[positions]),
+        len(positions),
+        window_units,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
 import torch
+from torch.nn import functional as F
 
 from phmrun.decoding.beam import Hypothesis
 from phmrun.decoding.search import by_length, translate
@@ -19,11 +21,13 @@ from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.exchange.ctranslate2 import Quantization, converted, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
-from phmrun.families.sequence_to_sequence.data import ParallelData
+from phmrun.families.sequence_to_sequence.data import ParallelData, parallel_batch
+from phmrun.layers import for_inference
 from phmrun.layers.inference import Choice, resolve_application
 from phmrun.metrics import Score, bleu, bleu_obstacle, chrf
 from phmrun.metrics import sentence_bleu as sentence_bleu_of_all
 from phmrun.metrics import sentence_bleu_nltk as sentence_bleu_nltk_of_all
+from phmrun.metrics.bootstrap import Counts
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
@@ -39,6 +43,7 @@ Measure = Callable[[Sequence[str], Sequence[str]], Score]
 Kernels = Literal["measured", "fixed"]
 
 SAMPLES = 8
+SCORED = 32  # references scored together
 CHUNK = 512
 """Lines of a stream sorted by length and translated together."""
 
@@ -235,7 +240,27 @@ class Translator:
             unit="tokens",
             seconds=seconds,
             signature=f"{self.signature}|batch:{self.search.batch}",
+            losses=None if self.network is None else self.losses(sources, references),
         )
+
+    @torch.inference_mode()
+    def losses(self, sources: Sequence[str], references: Sequence[str]) -> Counts:
+        """Return nats and target tokens with the end token of each reference, given its source: ``[sentences, 2]``."""
+        network = for_inference(cast(EncoderDecoder, self.network)).to(self.device)
+        read = [np.array(self.vocabularies.source.encode(line), dtype=np.int64) for line in sources]
+        written = [np.array(self.vocabularies.target.encode(line), dtype=np.int64) for line in references]
+        losses: Counts = np.zeros((len(sources), 2))
+        order = sorted(range(len(sources)), key=lambda row: -len(written[row]))
+        for start in range(0, len(order), SCORED):
+            numbers = np.array(order[start : start + SCORED])
+            batch = parallel_batch([read[row] for row in numbers], [written[row] for row in numbers])
+            mask = None if batch.mask is None else batch.mask.to(self.device)
+            hidden = network(batch.source.to(self.device), mask, batch.target.to(self.device)).flatten(0, 1)
+            logits = network.output(hidden[batch.positions.to(self.device)]).float()
+            nats = F.cross_entropy(logits, batch.wanted.to(self.device), reduction="none").double().cpu().numpy()
+            rows = numbers[batch.positions.numpy() // batch.target.shape[1]]
+            np.add.at(losses, rows, np.stack([nats, np.ones(len(nats))], axis=1))
+        return losses
 
     def fitting(self, references: Sequence[str]) -> dict[str, Measure]:
         """Return the measures by name that fit these references, the most important first.

@@ -1,7 +1,7 @@
 """Added: a frozen matrix plus an update of any structure, which starts at zero (adapters).
 
 Formula:        W = W₀ + s·Ŵ, Ŵ of the inner structure, W₀ [k, d] frozen
-Parameters:     those of Ŵ. W₀ is a parameter without gradient and is never stored
+Parameters:     those of Ŵ. W₀ is a buffer without gradient and is never stored
 Initialization: Ŵ as its structure draws it, then the factor that is nearest to the output is set to zero, so that
                 W = W₀. Of several factors, the one that :meth:`Structure.factors_read` names last
 Source:         low-rank is LoRA (Hu et al., ICLR 2022), kronecker is KronA (Edalati et al. 2022), monarch is MoRe
@@ -20,7 +20,7 @@ import struct
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -51,6 +51,7 @@ class Added(Structure):
     adapter: ClassVar[bool] = True
 
     origin: Tensor
+    base: Tensor
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Added(Structure):
         super().__init__(out_features, in_features, of=of, options=options, base=base, scale=scale)
         self.scale = scale
         self.inside = build_structure(of, out_features, in_features, **parse_options(of, options))
-        self.base = nn.Parameter(torch.zeros(out_features, in_features), requires_grad=False)
+        self.register_buffer("base", torch.zeros(out_features, in_features), persistent=False)
         self.register_buffer("origin", torch.tensor([TAKEN, 0, 0]))
         self.checksum = 0
         self.application = self.inside.application
@@ -95,13 +96,9 @@ class Added(Structure):
         """Return True with ``base="frozen"``, otherwise False."""
         return base == "frozen"
 
-    def kept(self) -> int:
-        """Return the number of parameters of Ŵ."""
-        return self.inside.kept()
-
-    def drawn_count(self) -> int:
-        """Return k·d with ``base="random"``, otherwise 0."""
-        return self.base.numel() if self.options["base"] == "random" else 0
+    def frozen_count(self) -> int:
+        """Return k·d; with ``base="random"`` 0, because a seed gives W₀."""
+        return self.base.numel() if self.options["base"] == "frozen" else 0
 
     def reset_parameters(self, std: float) -> None:
         """Draw W₀ and set Ŵ to zero, in place, also with ``base="frozen"``.
@@ -179,12 +176,7 @@ class Added(Structure):
             hint = "Load the update into the model whose weights were frozen, by the release of torch that trained it."
             raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Save what torch saves but W₀."""
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        del destination[f"{prefix}base"]
-
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **keywords: Any) -> None:
         """Load the buffers by torch's code, then restore W₀.
 
         It is restored only if the state dict has ``origin``.
@@ -192,7 +184,7 @@ class Added(Structure):
         Raises:
             PhmrunError: (exit 3) W₀ has another checksum than ``origin``.
         """
-        super()._load_from_state_dict({**state_dict, f"{prefix}base": self.base}, prefix, *arguments)
+        super()._load_from_state_dict(state_dict, prefix, *arguments, **keywords)
         if f"{prefix}origin" in state_dict:
             self.restore()
 

@@ -21,7 +21,6 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.fitting import steadied
 from phmrun.layers.inference import PackedFactors
 from phmrun.layers.structure import Structure, register
 from phmrun.layers.structures.phm import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
@@ -40,6 +39,7 @@ class Hypercomplex(Structure):
     constraint = "n divides k and d; n = 2, 4, 8, 16"
     source = "Tay et al. 2019; Parcollet et al. 2019"
     examples = ({}, {"algebra": "octonion", "layout": "blocks"})
+    linear = True
 
     a: Tensor
 
@@ -75,21 +75,6 @@ class Hypercomplex(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw S uniformly with standard deviation ``std``, in place."""
         nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
-
-    @torch.no_grad()
-    def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
-        """Solve the normal equations, in place: they are the same for each row p of S_1 … S_n."""
-        n, _, columns = self.s.shape
-        steady = torch.eye(self.in_features).double() if covariance is None else steadied(covariance)
-        product = weight.double() @ steady
-        if self.layout == "interleaved":  # reorder inputs and outputs as in "blocks"
-            outputs, inputs = (torch.arange(size).view(-1, n).t().flatten() for size in weight.shape)
-            product, steady = product[outputs][:, inputs], steady[inputs][:, inputs]
-        a = self.a.double()
-        gram = torch.einsum("iab,jac,bqcr->iqjr", a, a, steady.view(n, columns, n, columns)).flatten(2).flatten(0, 1)
-        right = torch.einsum("iab,apbq->iqp", a, product.view(n, -1, n, columns)).flatten(0, 1)
-        solved = torch.cholesky_solve(right, torch.linalg.cholesky(gram))
-        self.s.copy_(solved.view(n, columns, -1).transpose(1, 2))
 
     def materialize(self) -> Tensor:
         """Return W = Σ_i A_i ⊗ S_i.
