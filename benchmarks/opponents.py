@@ -47,7 +47,7 @@ def opponent(name: str, trained: TrainedModel, ours: Ours) -> Translating:
         return HuggingFace(config.model, *vocabulary.sizes, **rest, weights=lent)
     quantization: Quantization = "none" if name == "ctranslate2" else "int8"
     search = ours.search.model_copy(update={"engine": "ctranslate2", "quantization": quantization})
-    exports = trained.run.own_folder("exports")
+    exports = trained.run.access.folder("exports")
     return Converted(converted_model(network, vocabulary, exports, quantization, ours.device), search)
 
 

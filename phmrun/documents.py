@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum
 from itertools import chain
 from os import PathLike, fspath
@@ -113,6 +114,9 @@ def parse_yaml(text: str, name: str) -> Any:
             262,144 characters, or 1,048,576 with its aliases expanded. The place has the line, except for texts that
             are too large or hold control characters.
     """
+    if text.startswith("{") and text.count("{") + text.count("[") <= DEEPEST:  # JSON is read in a thirtieth of the time
+        with suppress(ValueError):
+            return parse_json(text, unique=True)
     return parse_yaml_lines(text, name)[0]
 
 
@@ -188,7 +192,7 @@ def require_unicode(value: Any, text: str) -> None:
     Raises:
         ValueError: It has one.
     """
-    if _SURROGATE.search(text):
+    if ("\\u" in text or not text.isascii()) and _SURROGATE.search(text):
         json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 

@@ -264,7 +264,7 @@ def remove(
             console.print_aside(str(run.path))
         typer.confirm(f"Delete {len(selected)} run{'s' if len(selected) > 1 else ''}?", abort=True, err=True)
     for run in selected.values():
-        run.remove()
+        run.access.remove()
         console.print_aside(f"deleted {run.path}")
 
 
@@ -318,13 +318,15 @@ def _state(run: "Run") -> list[tuple[str, Any]]:
     Rows without a value are left out. A damaged run has directory and state only.
     """
     from phmrun.ledger import State
+    from phmrun.ledger.lock import LOCK, living_holder
     from phmrun.ledger.wording import duration
 
     status = run.status
     if not status:
         return [("directory", str(run.path)), ("state", "damaged")]
     why = f": {status.reason}" if status.reason else ""
-    holder = f"process {run.holder.pid} on {run.holder.host}" if run.holder else None
+    living = living_holder(run.path / LOCK)
+    holder = f"process {living.pid} on {living.host}" if living else None
     lines = [
         ("directory", str(run.path)),
         *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),

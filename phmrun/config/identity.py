@@ -167,11 +167,10 @@ def _is_in_use(section: Section, entry: str) -> bool:
 
 def subsections(section: Section) -> Iterator[tuple[str, Section]]:
     """Yield name and value of each section in a section, and of each in one of its tuples, such as ``maps``."""
-    for name in type(section).model_fields:
-        value = getattr(section, name)
-        yield from (
-            (name, part) for part in (value if isinstance(value, tuple) else (value,)) if isinstance(part, Section)
-        )
+    for name, value in vars(section).items():
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Section):
+                yield name, part
 
 
 def semantic_values(config: Experiment, *, former_names: bool = False) -> dict[str, Any]:

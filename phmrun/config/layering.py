@@ -5,7 +5,7 @@ Sources are packaged files, user files and options of the command line: see :mod
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -48,11 +48,18 @@ class Resolved(Generic[E]):
 
     Attributes:
         config: The configuration.
-        origin: Label of the source by dotted key; "default" or "implied by other keys" if no source sets the key.
+        labels: Label of the source by dotted key of the keys that a source sets.
     """
 
     config: E
-    origin: Mapping[str, str]
+    labels: Mapping[str, str]
+
+    @cached_property
+    def origin(self) -> dict[str, str]:
+        """Label of the source by dotted key; "default" or "implied by other keys" if no source sets the key."""
+        usual = dict.fromkeys((key for key, _ in leaves(self.config)), "default")
+        usual |= dict.fromkeys(semantic_values(self.config), "implied by other keys")
+        return {key: self.labels.get(key, label) for key, label in usual.items()}
 
 
 def resolve(
@@ -104,9 +111,7 @@ def resolve(
         raise ConfigError([*problems, *further]) from None
     if merged.problems:
         raise ConfigError(merged.problems)
-    usual = dict.fromkeys((key for key, _ in leaves(config)), "default")
-    usual |= dict.fromkeys(semantic_values(config), "implied by other keys")
-    return Resolved(config, {key: merged.origin.get(key, label) for key, label in usual.items()})
+    return Resolved(config, merged.origin)
 
 
 def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
@@ -172,13 +177,16 @@ def load_run_config(
     Raises:
         PhmrunError: (exit 2) The file cannot be read, names no known task, or has invalid values.
     """
-    source = read_source(path)
+    source = read_source(path, lines=False)
     if schema is None:
         name = source.values.get("task")
         if not isinstance(name, str):
             raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=str(path))
         schema = TASKS.get(name, where=str(path)).load("schema")
-    return resolve(schema, [source], options_of, lenient=True).config
+    try:
+        return resolve(schema, [source], options_of, lenient=True).config
+    except ConfigError:
+        return resolve(schema, [read_source(path)], options_of, lenient=True).config  # names the lines
 
 
 class _Merged:

@@ -195,7 +195,7 @@ class TrainedModel:
         """
         keep_freed_memory()
         task: Task = TASKS.get(self.config.task)
-        kept = {"exports": self.run.own_folder("exports")} if task.converts else {}
+        kept = {"exports": self.run.access.folder("exports")} if task.converts else {}
         predictor: Predictor = task.load("predictor")(
             self.config, self.module, self.vocabulary, weights=weights, batch_size=batch_size, device=device, **kept
         )

@@ -135,7 +135,7 @@ def export(
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
     form = Format(kind, factored, precision)
     facts = {"run": trained.run.id, "weights": label}
-    folder = trained.run.own_folder("exports")
+    folder = trained.run.access.folder("exports")
     if kind == "onnx" and program.parts:
         return _export_parts(program, path or folder / "onnx", form, trained, facts)
     return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts)
@@ -156,7 +156,7 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
         )
     trained.load(checkpoint)
     suffix = "" if precision == "none" else f"-{precision}"
-    path = out or trained.run.own_folder("exports") / f"ctranslate2{suffix}"
+    path = out or trained.run.access.folder("exports") / f"ctranslate2{suffix}"
     check_out(path, "model.bin")
     vocabularies, search = cast(Vocabularies, trained.vocabulary), cast(Any, decoding_section(trained.config))
     converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
@@ -179,7 +179,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
         raise PhmrunError(f"the run's network is none of transformers, as {kind} needs", where="--format", hint=hint)
     label = trained.load(checkpoint)
     facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
-    directory = path or trained.run.own_folder("exports") / kind
+    directory = path or trained.run.access.folder("exports") / kind
     settings: Any = trained.config.model
     vocabulary: Any = trained.vocabulary
     if hasattr(vocabulary, "labels"):

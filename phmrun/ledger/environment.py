@@ -15,7 +15,7 @@ import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -243,7 +243,10 @@ class DataRecord:
 
         Keys: "fingerprints", and "splits" with "sha256" and "files" of each.
         """
-        splits = {name: {"sha256": split.sha256, **asdict(split)} for name, split in self.splits.items()}
+        splits = {
+            name: {"sha256": split.sha256, "files": [dict(vars(file)) for file in split.files]}
+            for name, split in self.splits.items()
+        }
         return {"fingerprints": dict(self.fingerprints), "splits": splits}
 
     @classmethod

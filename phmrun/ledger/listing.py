@@ -15,7 +15,12 @@ from phmrun.ledger.run import Run
 
 
 def recorded_run(path: Path) -> Run | None:
-    """Return a directory's run; ``None`` if it has neither a status nor a config."""
+    """Return a directory's run; ``None`` if it has neither a status nor a config.
+
+    Inside :func:`unchanged`, it is the one that :func:`list_runs` has returned.
+    """
+    if (listed := (_LISTED.get() or {}).get(path.parent)) is not None:
+        return listed.get(path)
     # Run.create writes the config first, so it was interrupted if there is only a config.
     return Run(path, lenient=True) if any(os.path.lexists(path / name) for name in (STATUS, CONFIG)) else None
 
@@ -28,7 +33,7 @@ def list_runs(runs_dir: Path) -> list[Run]:
     """
     listed = _LISTED.get()
     if listed is not None and runs_dir in listed:
-        return listed[runs_dir]
+        return list(listed[runs_dir].values())
     try:
         with os.scandir(runs_dir) as entries:
             paths = [Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
@@ -36,11 +41,11 @@ def list_runs(runs_dir: Path) -> list[Run]:
         return []
     runs = [run for run in map(recorded_run, sorted(paths)) if run is not None]
     if listed is not None:
-        listed[runs_dir] = runs
+        listed[runs_dir] = {run.path: run for run in runs}
     return runs
 
 
-_LISTED: ContextVar[dict[Path, list[Run]] | None] = ContextVar("listed", default=None)
+_LISTED: ContextVar[dict[Path, dict[Path, Run]] | None] = ContextVar("listed", default=None)
 
 
 @contextmanager
@@ -151,7 +156,7 @@ def sort(runs: Iterable[Run], key: str) -> list[Run]:
 
 def score_names(runs: Sequence[Run]) -> list[str]:
     """Return the names of all numeric scores in order of first appearance."""
-    return list(dict.fromkeys(name for run in runs for name in run.metrics() if run.score(name) is not None))
+    return list(dict.fromkeys(name for run in runs for name in run.scores()))
 
 
 def _status_column(key: str) -> Callable[[Run], Any]:

@@ -89,22 +89,28 @@ class Manifest:
     """Manifest of a run directory.
 
     Methods that write expect that no other process writes into the run meanwhile.
+
+    Args:
+        folder: Run directory.
+        once: Read the record once, except after a mismatch. Default: ``False``.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, once: bool = False) -> None:
+        self.folder, self.once = folder, once
         self.path = folder / MANIFEST
+        self._record: Record | None = None
 
-    def read(self) -> Record | None:
-        """Read the record.
-
-        The result is ``None`` if there is none.
+    def read(self, *, anew: bool = False) -> Record | None:
+        """Read the record; ``None`` if there is none. With ``anew``, it is read even if it was before.
 
         Raises:
             PhmrunError: (exit 3) The manifest is damaged.
         """
+        if self._record and self.once and not anew:
+            return self._record
         try:
-            return Record.from_json(parse_json(read_regular(self.path)))
+            self._record = Record.from_json(parse_json(read_regular(self.path)))
+            return self._record
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -180,7 +186,7 @@ class Manifest:
         if (record := record or self.read()) is None or self._accepts(record, path, content):
             return
         # Another process may have written file and manifest meanwhile.
-        again = self.read()
+        again = self.read(anew=True)
         if again is not None and not self._accepts(again, path, None):
             missing = not path.is_file()
             raise self._broken(self._name(path), "the file is missing" if missing else "checksum mismatch")

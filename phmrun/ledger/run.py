@@ -1,18 +1,17 @@
 """Run directory of an experiment: configuration, status, scores and other records."""
 
 import json
-import os
 import shlex
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from phmrun.documents import flat, parse_json, parsed, plain
+from phmrun.documents import flat, plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, json_text, read_regular, read_text, write_text
+from phmrun.ledger.access import Access
+from phmrun.ledger.contents import Contents
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
@@ -22,22 +21,17 @@ from phmrun.ledger.directory import (
     METRICS,
     PARAMETERS,
     STATUS,
-    check_links,
     directory_of,
     directory_of_runs,
     find,
-    is_run,
 )
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, Row
-from phmrun.ledger.lock import LOCK, Holder, Lock, living_holder
-from phmrun.ledger.manifest import MANIFEST, BrokenChain, Manifest
+from phmrun.ledger.lock import Lock
+from phmrun.ledger.manifest import MANIFEST, BrokenChain
 from phmrun.ledger.recorded_config import about_config, config_values
 from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_value
-from phmrun.ledger.status import State, Status, as_found, reason_of
-
-T = TypeVar("T")
-_ANEW = "To start over, give the command that trained the run with --restart."
+from phmrun.ledger.status import State, Status, as_found
 
 
 class Run:
@@ -57,7 +51,6 @@ class Run:
 
     def __init__(self, path: Path, *, lenient: bool = False) -> None:
         self.path = path
-        self.lenient = lenient
         # a path such as "." has no name
         self.id = path.resolve().name if path.name in ("", "..") else path.name
         self.config_path = path / CONFIG
@@ -72,12 +65,11 @@ class Run:
         self.predictions = path / "predictions"
         self.samples_path = self.predictions / "samples.json"
         self.wandb_dir = path / "wandb"
-        self.manifest = Manifest(path)
+        self.contents = Contents(path, lenient=lenient)
+        self.manifest = self.contents.manifest
+        self.access = Access(path, self.id)
         history = path / HISTORY
-        self.history = History(history, self.require_lock, before_reading=lambda: self.manifest.check(history))
-        self._lock: Lock | None = None
-        self._contents: dict[str, Any] = {}
-        self._errors: dict[str, Exception] = {}
+        self.history = History(history, self.access.require, before_reading=lambda: self.manifest.check(history))
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
@@ -128,7 +120,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The status is missing or damaged, or has a wrong checksum.
         """
-        return self._content(STATUS, lambda: as_found(self._stored_status(), self.path), Status(State.DAMAGED))
+        return self.contents.of(STATUS, lambda: as_found(self._stored_status(), self.path), Status(State.DAMAGED))
 
     @property
     def state(self) -> str:
@@ -162,7 +154,7 @@ class Run:
             ended=moment if state in (State.DONE, State.FAILED, State.INTERRUPTED) else None,
             about={**before.about, **plain(facts)},
         )
-        return self._write_status(before, after)
+        return self.access.write_status(before, after)
 
     def begin(self, identity: str) -> None:
         """Check the run's manifest, and write one if the run is not done.
@@ -179,8 +171,8 @@ class Run:
         done = self.status.state is State.DONE
         self.manifest.check_all(without=("checkpoints",) if done else ())
         if not done:
-            with self._writing():
-                self.manifest.begin(identity)
+            with self.access.writing():
+                self.access.manifest.begin(identity)
 
     def fix(self, prepared: Path | None) -> None:
         """Enter prepared data and files that do not change into the manifest.
@@ -190,8 +182,8 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The prepared data have changed since the run began.
         """
-        with self._writing():
-            self.manifest.fix(prepared)
+        with self.access.writing():
+            self.access.manifest.fix(prepared)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file of the run atomically, with its checksum in the manifest.
@@ -199,8 +191,8 @@ class Run:
         Raises:
             PhmrunError: (exit 2) This object's lock was lost. (exit 3) A symbolic link leads out of the run.
         """
-        with self._writing():
-            self._replace(path, text)
+        with self.access.writing():
+            self.access.replace(path, text)
 
     def write_config(self, config_yaml: str) -> bool:
         """Write the resolved config if it differs from the stored one.
@@ -221,33 +213,11 @@ class Run:
         It becomes the lock that writes check. Entering the block takes over the lock of a dead process, and raises a
         `PhmrunError` (exit 2) if a living process holds it.
         """
-        self._lock = Lock(self.path / LOCK, f"the run {self.id}")
-        return self._lock
-
-    @property
-    def may_write(self) -> bool:
-        """True unless this object's lock was taken over or removed."""
-        return self._lock is None or not self._lock.lost
-
-    @property
-    def forked(self) -> bool:
-        """True in a forked copy of the process that holds this object's lock."""
-        return self._lock is not None and self._lock.forked
-
-    def require_lock(self) -> None:
-        """Check that this object's lock was not lost.
-
-        It passes if the object never took one.
-
-        Raises:
-            PhmrunError: (exit 2) It was taken over or removed, or this is a forked copy of its holder.
-        """
-        if self._lock is not None:
-            self._lock.require()
+        return self.access.lock()
 
     def metrics(self) -> dict[str, Any]:
         """Return the scores by name; empty before they are written."""
-        return self._object(self.metrics_path)
+        return self.contents.object(METRICS)
 
     def update_metrics(self, name: str, value: Any) -> None:
         """Set one score: a number, or an object with ``value``, ``signature`` and further figures.
@@ -261,12 +231,12 @@ class Run:
 
         It waits up to 20 s for another writer.
         """
-        with self._writing():
-            self._replace(self.metrics_path, json_text(plain({**self.metrics(), **scores})))
+        with self.access.writing():
+            self.access.replace(self.metrics_path, json_text(plain({**self.metrics(), **scores})))
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameter counts; empty before they are written."""
-        return self._object(self.parameters_path)
+        return self.contents.object(PARAMETERS)
 
     def write_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Write the parameter counts into ``parameters.json``.
@@ -277,7 +247,7 @@ class Run:
         total = parameters.get("total")
         if isinstance(total, int):
             before = self._stored_status()
-            self._write_status(before, replace(before, about={**before.about, "parameters": total}))
+            self.access.write_status(before, replace(before, about={**before.about, "parameters": total}))
 
     def data(self) -> DataRecord | None:
         """Return the record of the run's data; ``None`` before it is written.
@@ -285,7 +255,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) The file is damaged.
         """
-        content = self._object(self.data_path)
+        content = self.contents.object(DATA)
         try:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
@@ -299,7 +269,7 @@ class Run:
             record = self.manifest.read()
             return json.loads(record.identity) if record and record.identity else None
 
-        return self._content(MANIFEST, read, None)
+        return self.contents.of(MANIFEST, read, None)
 
     def fingerprints(self) -> dict[str, str]:
         """Return the checksums of data and plug-ins in the run id, by name.
@@ -321,7 +291,7 @@ class Run:
             segments = content.get("segments")
             return isinstance(segments, list) and all(isinstance(entry, dict) for entry in segments)
 
-        segments: list[dict[str, Any]] = self._object(self.environment_path, is_list).get("segments", [])
+        segments: list[dict[str, Any]] = self.contents.object(ENVIRONMENT, is_list).get("segments", [])
         return segments
 
     def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
@@ -330,7 +300,7 @@ class Run:
 
     def bench(self) -> dict[str, Any]:
         """Return the latest measurements of ``phmrun bench`` by name; empty if there are none."""
-        return self._object(self.path / BENCH, lambda content: all(isinstance(item, dict) for item in content.values()))
+        return self.contents.object(BENCH, lambda content: all(isinstance(item, dict) for item in content.values()))
 
     def add_bench(self, measurements: Mapping[str, Mapping[str, Any]]) -> None:
         """Add measurements by name to ``bench.json``.
@@ -348,7 +318,7 @@ class Run:
             lists = isinstance(content.get("columns"), list) and isinstance(rows, list)
             return lists and all(isinstance(row, list) for row in rows or ())
 
-        return self._object(self.samples_path, is_table)
+        return self.contents.object("predictions/samples.json", is_table)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Replace the sample inputs and outputs, a row each.
@@ -357,37 +327,6 @@ class Run:
         """
         self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
-    def remove(self) -> None:
-        """Delete the run directory.
-
-        It is locked, and first renamed to a hidden name beside it. If it is a symbolic link, only the link is deleted.
-
-        Raises:
-            PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
-        """
-        if not is_run(self.path):
-            raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
-        if self.path.is_symlink():  # its target is elsewhere on purpose
-            with disk_errors():
-                self.path.unlink()
-            return
-        with disk_errors(), self.lock():
-            grave = self.path.with_name(f".removed-{self.id}-{os.getpid()}")
-            self.path.rename(grave)
-            shutil.rmtree(grave)
-
-    def own_folder(self, name: str) -> Path:
-        """Return the path of a folder of the run, to write into.
-
-        It need not exist, and is not created. The run may come from others: a symbolic link in it must not choose where
-        this machine writes.
-
-        Raises:
-            PhmrunError: (exit 3) Any entry of the run directory is a symbolic link out of it.
-        """
-        check_links(self.path)
-        return self.path / name
-
     @property
     def config_text(self) -> str:
         """Text of the config.
@@ -395,21 +334,16 @@ class Run:
         Raises:
             OSError: It cannot be read.
         """
-        return self._content(CONFIG, lambda: read_regular(self.config_path).decode("utf-8"), "")
+        return self.contents.of(CONFIG, lambda: read_regular(self.config_path).decode("utf-8"), "")
 
     @property
     def settings(self) -> dict[str, Any]:
         """Values of the config by dotted key."""
-        return self._content("settings", lambda: flat(config_values(self.config_path)), {})
+        return self.contents.of("settings", lambda: flat(config_values(self.config_path)), {})
 
     def rows(self) -> list[Row]:
         """Return the rows of the history."""
-        return self._content(HISTORY, self.history.read, [])
-
-    @property
-    def holder(self) -> Holder | None:
-        """Living process that holds the run, or ``None``."""
-        return living_holder(self.path / LOCK)
+        return self.contents.of(HISTORY, self.history.read, [])
 
     @property
     def damage(self) -> str | None:
@@ -417,22 +351,8 @@ class Run:
 
         It begins with the file's name, except for a failed checksum or an error of the system.
         """
-        error = self._error
-        if not isinstance(error, PhmrunError):
-            return str(error) if error else None
-        name = Path(error.where or "").name
-        return error.what if isinstance(error, BrokenChain) or "." not in name else f"{name}: {error.what}"
-
-    @property
-    def broken(self) -> BrokenChain | None:
-        """Error of a failed checksum of a lenient run's status or scores, or ``None``."""
-        return error if isinstance(error := self._error, BrokenChain) else None
-
-    @property
-    def _error(self) -> Exception | None:
-        """Error of a lenient run's status, else of its scores."""
         _ = self.status, self.metrics()
-        return self._errors.get(STATUS) or self._errors.get(METRICS)
+        return self.contents.damage
 
     @property
     def faults(self) -> list[str]:
@@ -440,7 +360,16 @@ class Run:
         _ = self.status, self.config_text
         for read in (self.metrics, self.parameters, self.bench, self.rows, self.environment, self.samples):
             read()
-        return [" ".join(str(error).split()) for error in self._errors.values()]
+        return [" ".join(str(error).split()) for error in self.contents.errors.values()]
+
+    def require_intact(self) -> None:
+        """Check the checksums of a lenient run's status and scores.
+
+        Raises:
+            PhmrunError: (exit 3) One differs from the manifest.
+        """
+        if self.damage and isinstance(error := self.contents.error, BrokenChain):
+            raise error
 
     def require_unbroken(self) -> None:
         """Check the run's identity and the checksums of its files.
@@ -450,8 +379,7 @@ class Run:
         Raises:
             PhmrunError: (exit 3) A checksum or the identity differs, or a file is missing; names the file.
         """
-        if self.broken is not None:
-            raise self.broken
+        self.require_intact()
         self.manifest.check_all(without=("checkpoints", "predictions", "vocabulary", HISTORY))
 
     def about(self, key: str) -> Any:
@@ -484,9 +412,21 @@ class Run:
             return first_items(self.entry(name.removesuffix(FIRST)))
         return (self.times if name.startswith(PREFIX) else self.metrics()).get(name)
 
+    def scores(self) -> dict[str, float]:
+        """Return the scores that are numbers, by name; empty if the status is damaged."""
+
+        def read() -> dict[str, float]:
+            """Read status and scores."""
+            values = {name: score_value(entry) for name, entry in self.metrics().items()} if self.status else {}
+            return {name: value for name, value in values.items() if value is not None}
+
+        return self.contents.of("scores", read, {})
+
     def score(self, name: str) -> float | None:
         """Return the value of a score or a time; ``None`` if it is missing or not a number."""
-        return score_value(self.entry(name))
+        if name.startswith(PREFIX) or name.endswith(FIRST):
+            return score_value(self.entry(name))
+        return self.scores().get(name)
 
     @property
     def main_score(self) -> str | None:
@@ -495,8 +435,7 @@ class Run:
         If there is none, it is the first score of any other split. Order is that of the file. Scores of training,
         validation and other files do not count; ``None`` if there is no score.
         """
-        scored = (name for name in self.metrics() if self.score(name) is not None)
-        names = [name for name in scored if not name.startswith(("train/", "validation/", OTHER_FILE))]
+        names = [name for name in self.scores() if not name.startswith(("train/", "validation/", OTHER_FILE))]
         return next((name for name in names if name.startswith("test/")), names[0] if names else None)
 
     def to_json(self) -> dict[str, Any]:
@@ -510,103 +449,8 @@ class Run:
         facts = {**status.pop("about", {}), **status, "state": self.state, "damage": self.damage}
         return {**place, **facts, "metrics": self.metrics()}
 
-    def _content(self, name: str, read: Callable[[], T], otherwise: T) -> T:
-        """Return the result of ``read``.
-
-        A lenient run reads once, and has ``otherwise`` after an error of reading or decoding, which is kept.
-        """
-        if not self.lenient:
-            return read()
-        if name not in self._contents:
-            try:
-                self._contents[name] = read()
-            except (PhmrunError, OSError, UnicodeDecodeError) as error:
-                self._contents[name], self._errors[name] = otherwise, error
-        content: T = self._contents[name]
-        return content
-
-    def _object(self, path: Path, is_valid: Callable[[dict[str, Any]], bool] = lambda content: True) -> dict[str, Any]:
-        """Return the JSON object in a file, which is empty if the file is missing and not in the manifest.
-
-        Raises:
-            PhmrunError: (exit 3) The file is damaged, is not an object, is not valid, or has a wrong checksum.
-        """
-
-        def read() -> dict[str, Any]:
-            """Read and check the file."""
-            try:
-                text = read_regular(path)
-                self.manifest.check(path, text)
-                content = parsed(text)
-            except FileNotFoundError:
-                self.manifest.check(path)
-                return {}
-            except (OSError, ValueError) as error:
-                unread = f"the file cannot be read: {reason_of(error)}"
-                what = unread if isinstance(error, OSError) else f"this is not JSON: {error}"
-                raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
-            if not isinstance(content, dict):
-                raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
-            if not is_valid(content):
-                raise PhmrunError(f"this is no {path.name} of a run", where=str(path), code=ExitCode.DATA)
-            return content
-
-        return self._content(path.name, read, {})
-
     def _stored_status(self) -> Status:
-        """Return the stored status.
-
-        Raises:
-            PhmrunError: (exit 3) The file is missing, damaged, or has a wrong checksum; (exit 2) the lock was lost.
-        """
-        try:
-            content = read_regular(self.status_path)
-            self.manifest.check(self.status_path, content)
-            return Status.from_json(parse_json(content))
-        except FileNotFoundError as error:
-            self.require_lock()  # the run may have been moved
-            what = f"{STATUS} is missing"
-            raise PhmrunError(what, where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
-        except (OSError, ValueError, TypeError) as error:
-            what = f"this is not a status: {reason_of(error)}"
-            raise PhmrunError(what, where=str(self.status_path), hint=_ANEW, code=ExitCode.DATA) from error
-
-    def _writing(self) -> Lock:
-        """Return a new lock on manifest and concurrently written files.
-
-        It is not yet taken. Taking it waits up to 20 s for its holder, then raises.
-
-        Raises:
-            PhmrunError: (exit 3) An entry of the run directory is a symbolic link out of it.
-        """
-        self.own_folder("")
-        return Lock(self.path / ".metrics.lock", f"{METRICS} of the run {self.id}", wait=20.0)
-
-    def _replace(self, path: Path, text: str) -> None:
-        """Write a file and its checksum.
-
-        The caller holds the lock of `_writing`.
-
-        Raises:
-            PhmrunError: (exit 2) The run's lock was lost.
-        """
-        self.require_lock()
-        self.manifest.expect(path, text.encode("utf-8"))
-        write_text(path, text, self.require_lock)
-
-    def _write_status(self, before: Status, after: Status) -> Status:
-        """Sign and write a status, and return it.
-
-        If the run ends, its files are entered into the manifest; if it starts again, they are removed from it. Only
-        then, or while it stays ended, the lock of `_writing` is taken.
-        """
-        self.require_lock()
-        written, running = after.signed(), (State.RUNNING, State.QUEUED)
-        text = json_text(written.to_json())
-        with nullcontext() if before.state in running and after.state in running else self._writing():
-            if after.state not in running:
-                self.manifest.settle(text.encode("utf-8"))
-            elif before.state not in running:
-                self.manifest.begin()
-            write_text(self.status_path, text, self.require_lock)
-        return written
+        """Return the stored status; errors are those of :meth:`Contents.status`, or that the lock was lost (exit 2)."""
+        if not self.status_path.exists():
+            self.access.require()  # the run may have been moved
+        return self.contents.status()

@@ -1,8 +1,11 @@
 """Comparison of a run with an experiment: settings, versions of the mathematics, data and code. Imports no torch."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,7 +86,9 @@ def runs_beside(
     Runs whose status or manifest cannot be read are left out.
     """
     beside, begin, text = {}, run_id.rpartition("-")[0], ""
-    for run in list_runs(runs_dir):
+    runs = list_runs(runs_dir)  # sorted by id
+    first = bisect_left(runs, f"{begin}-", key=attrgetter("id"))
+    for run in takewhile(lambda run: run.id.startswith(f"{begin}-"), runs[first:]):
         if run.id.rpartition("-")[0] == begin:
             with suppress(PhmrunError, OSError):
                 text = text or canonical_identity(config, checksums)

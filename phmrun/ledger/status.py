@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -91,7 +91,7 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         """Return the status as a JSON object."""
-        return {**asdict(self), "state": self.state.value}
+        return {**vars(self), "about": dict(self.about), "state": self.state.value}
 
     def signed(self) -> "Status":
         """Return a copy with the present time, machine and process."""

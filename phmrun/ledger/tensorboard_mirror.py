@@ -20,7 +20,7 @@ def write_tensorboard(run: Run) -> Path:
     Raises:
         PhmrunError: (exit 2) The package tensorboard is missing. (exit 3) A symbolic link leads out of the run.
     """
-    folder = run.own_folder("tensorboard")
+    folder = run.access.folder("tensorboard")
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:

@@ -297,7 +297,7 @@ def sync(run: Run, mode: str = "online") -> Synced:
     if mode == "online" and wandb_mode(trained) == "online" and status.state is State.RUNNING:
         what = f"the run {run.id} is being mirrored online while it trains"
         raise PhmrunError(what, hint="Sync it when it has ended.")
-    run.own_folder(run.wandb_dir.name)  # raises if a link leads out of the run
+    run.access.folder(run.wandb_dir.name)  # raises if a link leads out of the run
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
     mirror = Mirror(run, mode, config=config, whole=True)
     # Read before logging: a failed or finished mirror has neither.

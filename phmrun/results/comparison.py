@@ -283,14 +283,15 @@ def _candidates(
         """True if all experiments of a cell are dense, named by their sweep, or match ``baseline`` if it is given."""
         return all(entry.is_baseline if baseline is None else entry.matches(baseline) for entry in figure.entries)
 
-    for (row, column), figure in table.cells.items():
-        score = figure.score
-        if not figure.has_ended or is_baseline(figure):
+    ended = {place: figure for place, figure in table.cells.items() if figure.has_ended}
+    bases = {place: figure for place, figure in ended.items() if is_baseline(figure)}
+    for (row, column), figure in ended.items():
+        if (row, column) in bases:
             continue
-        nearest = [*(line[column] for line in table.figures), *table.figures[row]]
-        ended = [other for other in nearest if other.score == score and other.has_ended and is_baseline(other)]
-        if candidates := [other for other in ended if other.data == figure.data]:
-            yield (row, column), figure, candidates, score
+        nearest = [other for at, other in bases.items() if at[1] == column]
+        nearest += [other for at, other in bases.items() if at[0] == row]
+        if candidates := [other for other in nearest if (other.score, other.data) == (figure.score, figure.data)]:
+            yield (row, column), figure, candidates, figure.score
 
 
 def _listed(figure: Figure) -> str:

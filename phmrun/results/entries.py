@@ -42,8 +42,15 @@ class Entry:
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate
     baseline: bool | None = None  # True for the baseline that its sweep names; ``None`` if it names none
     diverged: bool = False  # True if training stopped at a loss or weight that is NaN or infinite
+    _labels: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def label(self, key: str) -> str:
+        """Return its value at a key of sweep or configuration, as text; see :meth:`_label`."""
+        if key not in self._labels:
+            self._labels[key] = self._label(key)
+        return self._labels[key]
+
+    def _label(self, key: str) -> str:
         """Return its value at a key of sweep or configuration, as text.
 
         The sweep's value goes first. Keys of the configuration are dotted. "layer" covers all parts of the network that
@@ -109,6 +116,12 @@ class Entry:
     def own_data(self) -> bool:
         """True if it trains on the user's own files."""
         return self.config.get(DATA, {}).get("name") == OWN_FILES
+
+    @cached_property
+    def identity(self) -> str:
+        """Settings without the seed, and checksums of data, as JSON; own data without any have their name."""
+        marks = self.marks or ({DATA: self.label(DATA)} if self.own_data else {})
+        return json.dumps({**self.settings, **marks}, sort_keys=True, default=str)
 
     @cached_property
     def dense(self) -> bool:
@@ -278,14 +291,10 @@ def identities(entries: Sequence[Entry]) -> list[str]:
     since early releases recorded none. The user's own data without checksums count by their name.
     """
     counted = all(entry.marks for entry in entries)
-    texts = []
-    for entry in entries:
-        if entry.own_data and not entry.marks:
-            marks: Mapping[str, str] = {DATA: entry.label(DATA)}
-        else:
-            marks = entry.marks if counted or entry.own_data else {}
-        texts.append(json.dumps({**entry.settings, **marks}, sort_keys=True, default=str))
-    return texts
+    return [
+        entry.identity if counted or entry.own_data else json.dumps(dict(entry.settings), sort_keys=True, default=str)
+        for entry in entries
+    ]
 
 
 def _dense(section: Mapping[str, Any]) -> bool:

@@ -207,8 +207,7 @@ def done(runs: Iterable[Run]) -> list[Run]:
     """
     runs = list(runs)
     for run in runs:
-        if run.broken is not None:
-            raise run.broken
+        run.require_intact()
     return [run for run in runs if run.state == State.DONE]
 
 

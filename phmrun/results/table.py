@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from statistics import fmean, stdev
 
 from phmrun.errors import PhmrunError, unknown
@@ -59,12 +60,12 @@ class Figure:
     published: float | None  # the paper's number; ``None`` if it prints none
     comparable: bool  # True if the paper's score has the same signature and settings
 
-    @property
+    @cached_property
     def mean(self) -> float | None:
         """Mean over runs; ``None`` without runs."""
         return fmean(self.values) if self.values else None
 
-    @property
+    @cached_property
     def deviation(self) -> float | None:
         """Sample standard deviation over runs; ``None`` for fewer than two."""
         return stdev(self.values) if len(self.values) > 1 else None
@@ -81,17 +82,17 @@ class Figure:
             return MISSING
         return rounded(self.mean) + ("" if self.deviation is None else f" ± {rounded(self.deviation)}")
 
-    @property
+    @cached_property
     def lengths(self) -> tuple[str, ...]:
         """Distinct training lengths of its runs, diverged ones included, sorted as text."""
         return tuple(sorted({entry.length for entry in self.entries if entry.run or entry.diverged}))
 
-    @property
+    @cached_property
     def data(self) -> set[str]:
         """Distinct texts "TASK DATA" of its experiments."""
         return {f"{entry.label('task')} {entry.label('data')}" for entry in self.entries}
 
-    @property
+    @cached_property
     def has_ended(self) -> bool:
         """True if a seed has the score, or has diverged."""
         return bool(self.values) or any(entry.diverged for entry in self.entries)
@@ -108,12 +109,12 @@ class ResultTable:
     figures: tuple[tuple[Figure, ...], ...]  # cells of each row, one per column
     reduced: str = ""  # how the settings are smaller than the paper's; empty if they are equal
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         """Names of the rows, made of their keys: "phm n=4, lr 0.006"."""
         return [row_name(dict(zip(self.keys, labels, strict=True))) for labels in self.rows]
 
-    @property
+    @cached_property
     def cells(self) -> dict[tuple[int, int], Figure]:
         """Cells by row and column."""
         return {(row, column): cell for row, line in enumerate(self.figures) for column, cell in enumerate(line)}

@@ -110,10 +110,10 @@ def view_of_sweep(file: str, runs_dir: Path, asked: Asked) -> tuple[View, Plan]:
     """
     with unchanged():
         plan = recorded_plan(file, runs_dir, asked.only, asked.seeds)
-    statuses = survey(plan, runs_dir)
+        statuses = survey(plan, runs_dir)
     for status in statuses:
-        if status.run is not None and status.run.broken is not None:
-            raise status.run.broken
+        if status.run is not None:
+            status.run.require_intact()
     results = results_of(plan, statuses)
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores), statuses), plan
 

@@ -76,5 +76,5 @@ def test_unchanged_runs_are_listed_once(runs: Path) -> None:
     with unchanged():
         before = list_runs(runs)
         shutil.rmtree(before[0].path)
-        assert list_runs(runs) is before
+        assert list_runs(runs) == before
     assert len(list_runs(runs)) == len(before) - 1

@@ -4,8 +4,7 @@ import pytest
 
 from phmrun.checksums import fault_in, write_checksums
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import Run, State
-from phmrun.ledger import run as run_module
+from phmrun.ledger import Run, State, access
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.manifest import MANIFEST
 
@@ -114,7 +113,7 @@ def test_a_kill_between_manifest_and_file_leaves_a_whole_run(done, monkeypatch, 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_text", killed)
+        patch.setattr(access, "write_text", killed)
         with pytest.raises(KeyboardInterrupt):
             change(done)
     again = Run(done.path)
@@ -129,7 +128,7 @@ def test_a_kill_while_a_run_ends_leaves_one_that_goes_on(running, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_text", killed)
+        patch.setattr(access, "write_text", killed)
         with pytest.raises(KeyboardInterrupt):
             running.set_state(State.DONE)
     assert running.status.state is State.INTERRUPTED  # its process died

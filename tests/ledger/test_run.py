@@ -114,13 +114,13 @@ def test_find_what_is_not_one_run(run: Run, reference: str, message: str) -> Non
 def test_removed_run_leaves_nothing(run: Run) -> None:
     run.checkpoints.mkdir()
     (run.checkpoints / "last.ckpt").write_bytes(b"x")
-    run.remove()
+    run.access.remove()
     assert list(run.path.parent.iterdir()) == []
 
 
 def test_remove_is_refused_while_locked(run: Run) -> None:
     with run.lock(), pytest.raises(PhmrunError, match="in use by process"):
-        run.remove()
+        run.access.remove()
     assert run.config_path.exists()
 
 
@@ -142,7 +142,7 @@ def test_removing_a_linked_run_removes_the_link_alone(tmp_path):
     runs.mkdir()
     link = runs / run.id
     link.symlink_to(run.path)
-    Run.find(runs, run.id).remove()
+    Run.find(runs, run.id).access.remove()
     assert not link.is_symlink()
     assert run.status_path.is_file()
 
