@@ -269,7 +269,7 @@ def _train(
         record=record,
         lines_every=config.logging.every,
         resumed=resumed,
-        before_writing=run.access.require,
+        before_writing=run.access.lock.require,
         died=lambda death: set_outcome(run, State.FAILED, death.what),
     )
     if mirror is None:

@@ -14,7 +14,10 @@ from phmrun.ledger.status import State, Status
 
 
 class Access:
-    """Access to a run directory; creating the object locks nothing.
+    """Access to a run directory; creating the object takes no lock.
+
+    Attributes:
+        lock: Lock on the run, which each write checks.
 
     Args:
         path: Run directory.
@@ -24,31 +27,7 @@ class Access:
     def __init__(self, path: Path, run_id: str) -> None:
         self.path, self.run_id = path, run_id
         self.manifest = Manifest(path)
-        self._lock: Lock | None = None
-
-    def lock(self) -> Lock:
-        """Return a new lock on the run, which becomes the one that writes check; it is not taken yet."""
-        self._lock = Lock(self.path / LOCK, f"the run {self.run_id}")
-        return self._lock
-
-    @property
-    def may_write(self) -> bool:
-        """True unless the lock was taken over or removed."""
-        return self._lock is None or not self._lock.lost
-
-    @property
-    def forked(self) -> bool:
-        """True in a forked copy of the process that holds the lock."""
-        return self._lock is not None and self._lock.forked
-
-    def require(self) -> None:
-        """Check that the lock was not lost; it passes if none was ever taken.
-
-        Raises:
-            PhmrunError: (exit 2) It was taken over or removed, or this is a forked copy of its holder.
-        """
-        if self._lock is not None:
-            self._lock.require()
+        self.lock = Lock(path / LOCK, f"the run {run_id}")
 
     def folder(self, name: str) -> Path:
         """Return the path of a folder of the run, to write into.
@@ -78,9 +57,9 @@ class Access:
         Raises:
             PhmrunError: (exit 2) The run's lock was lost.
         """
-        self.require()
+        self.lock.require()
         self.manifest.expect(path, text.encode("utf-8"))
-        write_text(path, text, self.require)
+        write_text(path, text, self.lock.require)
 
     def write_status(self, before: Status, after: Status) -> Status:
         """Sign and write a status, and return it.
@@ -88,7 +67,7 @@ class Access:
         If the run ends, its files are entered into the manifest; if it starts again, they are removed from it. Only
         then, or while it stays ended, the lock of `writing` is taken.
         """
-        self.require()
+        self.lock.require()
         written, running = after.signed(), (State.RUNNING, State.QUEUED)
         text = json_text(written.to_json())
         with nullcontext() if before.state in running and after.state in running else self.writing():
@@ -96,7 +75,7 @@ class Access:
                 self.manifest.settle(text.encode("utf-8"))
             elif before.state not in running:
                 self.manifest.begin()
-            write_text(self.path / STATUS, text, self.require)
+            write_text(self.path / STATUS, text, self.lock.require)
         return written
 
     def remove(self) -> None:
@@ -113,7 +92,7 @@ class Access:
             with disk_errors():
                 self.path.unlink()
             return
-        with disk_errors(), self.lock():
+        with disk_errors(), self.lock:
             grave = self.path.with_name(f".removed-{self.run_id}-{os.getpid()}")
             self.path.rename(grave)
             shutil.rmtree(grave)

@@ -68,7 +68,7 @@ def set_outcome(run: Run, state: State, reason: str) -> None:
     not raised.
     """
     try:
-        if is_leader() and not run.access.forked and run.status.state is State.RUNNING:
+        if is_leader() and not run.access.lock.forked and run.status.state is State.RUNNING:
             run.set_state(state, reason)
     except (OSError, PhmrunError) as error:
         LOG.warning("%s could not be written: %s", run.status_path, error)
@@ -89,7 +89,7 @@ def log_file(run: Run) -> Iterator[None]:
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk stops the training itself
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
     # If another process has taken the run over, the log belongs to it.
-    handler.addFilter(lambda _: run.access.may_write)
+    handler.addFilter(lambda _: not run.access.lock.lost)
     logger = logging.getLogger("phmrun")
     logger.addHandler(handler)
     try:

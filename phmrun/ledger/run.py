@@ -69,7 +69,7 @@ class Run:
         self.manifest = self.contents.manifest
         self.access = Access(path, self.id)
         history = path / HISTORY
-        self.history = History(history, self.access.require, before_reading=lambda: self.manifest.check(history))
+        self.history = History(history, self.access.lock.require, before_reading=lambda: self.manifest.check(history))
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
@@ -208,12 +208,12 @@ class Run:
         return True
 
     def lock(self) -> Lock:
-        """Return a new lock on the run, for a ``with`` block around all changes.
+        """Return the lock on the run, for a ``with`` block around all changes, which writes check.
 
-        It becomes the lock that writes check. Entering the block takes over the lock of a dead process, and raises a
+        Entering the block takes over the lock of a dead process, and raises a
         `PhmrunError` (exit 2) if a living process holds it.
         """
-        return self.access.lock()
+        return self.access.lock
 
     def metrics(self) -> dict[str, Any]:
         """Return the scores by name; empty before they are written."""
@@ -452,5 +452,5 @@ class Run:
     def _stored_status(self) -> Status:
         """Return the stored status; errors are those of :meth:`Contents.status`, or that the lock was lost (exit 2)."""
         if not self.status_path.exists():
-            self.access.require()  # the run may have been moved
+            self.access.lock.require()  # the run may have been moved
         return self.contents.status()

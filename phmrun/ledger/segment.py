@@ -91,11 +91,11 @@ def segment_of(run: Run, facts: Mapping[str, Any]) -> Iterator[Segment]:
         yield segment
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
-        if not run.access.forked:
+        if not run.access.lock.forked:
             with suppress(OSError, PhmrunError):  # a full disk may be the cause
                 segment.end("interrupted" if stopped else "failed")
         raise
-    if not run.access.forked:
+    if not run.access.lock.forked:
         segment.end(run.status.state.value)
 
 

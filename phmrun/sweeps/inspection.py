@@ -1,7 +1,6 @@
 """Inspection of experiments: parameters counted on the meta device, checksums of the data.
 
-Results are cached. If the data are not on this machine, their checksums are taken from earlier runs with the same data
-settings.
+Results are cached.
 """
 
 import json
@@ -13,7 +12,7 @@ from phmrun.config import Experiment
 from phmrun.engine.code import code_marks
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.data import DataModule, build_data
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.registry import plugin_marks
 from phmrun.sweeps.cell import Inspect, Inspected
 
@@ -23,22 +22,19 @@ LAYERS = {"layer", "embedding", "output"}
 """Sections that the data do not depend on. The network depends on the vocabulary's sizes and on these."""
 SMALL = 32 << 20
 """Limit in bytes of training data read for a plan; above it, the configured vocabulary sizes are counted."""
-Recorded = Callable[[Experiment], Mapping[str, str] | None]
-"""Function from an experiment to its data's checksums by name, as recorded by runs; ``None``: no such run."""
 Answer = TypeVar("Answer")
 
 
-def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> Inspect:
+def inspector(plugins: Mapping[Path, str]) -> Inspect:
     """Return an inspector of experiments that caches counts and checksums.
 
     It counts the parameters for the vocabulary of the data if they are on this machine and their training files have at
     most 32 MiB, else for the configured sizes. It raises a `PhmrunError` (exit 2) if the network cannot be built, or
-    (exit 3) if the data are missing or malformed, and not on record. Errors are cached, too. Checksums include those of
+    (exit 3) if the data are missing or malformed. Errors are cached, too. Checksums include those of
     plug-ins and code. The result says whether the count is that of the data's vocabulary.
 
     Args:
         plugins: Checksums of the user's plug-ins, by file.
-        recorded: Lookup of recorded checksums for missing or malformed data; without it, these are an error.
     """
     data_by_settings: dict[str, Any] = {}
 
@@ -57,11 +53,9 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
     def inspect(config: Experiment) -> Inspected:
         """Return parameters, checksums, and True if the count is exact.
 
-        Missing or malformed data are replaced by recorded checksums, if there are any.
-
         Raises:
             PhmrunError: (exit 2) The network cannot be built; raised before an error of the data. (exit 3) The data are
-                missing and not on record.
+                missing or malformed.
         """
         values = config.model_dump(mode="json", exclude=TRAINING)
         absent: PhmrunError | None = None
@@ -70,9 +64,7 @@ def inspector(plugins: Mapping[Path, str], recorded: Recorded | None = None) -> 
             marks, learnt = _once(data_by_settings, shared, lambda: data_of(config))
             marks = {**marks, **code_marks(config)}
         except PhmrunError as error:
-            checksums = recorded(config) if recorded and error.code == ExitCode.DATA else None
-            absent = error if checksums is None else None
-            marks, learnt = {**(checksums or {}), **plugin_marks(plugins), **code_marks(config)}, None
+            absent, marks, learnt = error, {}, None
         sizes = learnt or config.sizes
         about = {name: value for name, value in values.items() if name != "data"} | {"sizes": sizes}
         count = _once(_COUNTS, about, lambda: int(count_parameters(config, sizes)["total"]))

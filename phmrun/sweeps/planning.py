@@ -15,7 +15,7 @@ from phmrun.config.identity import run_id
 from phmrun.config.layering import OptionsOf
 from phmrun.config.options import options_of
 from phmrun.engine.code import code_marks
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.environment import Source
 from phmrun.ledger.listing import list_runs
@@ -36,26 +36,24 @@ def planned(
     seeds: int | None = None,
     *,
     ledger: Path | None = None,
-    from_records: bool = False,
 ) -> Plan:
     """Return the plan of a sweep's file.
 
-    Networks are counted and data inspected; their errors become the cells' faults. Nothing is tuned yet,
-    see :func:`chosen`.
+    Networks are counted and data inspected, except those on record in ``ledger``; their errors become the cells'
+    faults. Nothing is tuned yet, see :func:`chosen`.
 
     Args:
         file: Path of the sweep's file.
         only: ``key=value`` of the cells to keep.
         seeds: Number of seeds; the file's if not given.
         ledger: Directory of runs: has checksums of missing data, and runs of earlier versions that replace cells.
-        from_records: Do not inspect experiments whose data are on record in ``ledger``.
 
     Raises:
         PhmrunError: (exit 2) The file or a selection is invalid, or no cell is left.
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
-        inspect, options_of = by_torch(sweep, ledger, from_records=from_records)
+        inspect, options_of = by_torch(sweep, ledger)
     current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
     return replace(current, cells=[recorded_cell(cell, ledger) for cell in current.cells], ledger=ledger)
 
@@ -74,13 +72,12 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     return cell
 
 
-def by_torch(sweep: Sweep, ledger: Path | None = None, *, from_records: bool = False) -> tuple[Inspect, OptionsOf]:
+def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
     """Load a sweep's plug-ins; return an inspector and the options of structures.
 
     The inspector describes an experiment: by its task's runner if there is one, else by its network, for which torch is
-    imported at the first use. Missing data have the checksums on record in ``ledger``; if it is None, they are an
-    error. With ``from_records``, checksums on record of data that are unchanged or missing here are enough, and the
-    network is not counted.
+    imported at the first use. Checksums on record in ``ledger`` of data that are unchanged or missing here are enough,
+    and the network is then not counted.
 
     Raises:
         PhmrunError: (exit 2) A plug-in cannot be imported.
@@ -93,7 +90,7 @@ def by_torch(sweep: Sweep, ledger: Path | None = None, *, from_records: bool = F
         """Return the inspector of experiments that train a network; imports torch."""
         from phmrun.sweeps.inspection import inspector
 
-        return inspector(plugins, recorded)
+        return inspector(plugins)
 
     def inspect(config: Experiment) -> Inspected:
         """Inspect an experiment by its task's runner, else by its network.
@@ -103,9 +100,14 @@ def by_torch(sweep: Sweep, ledger: Path | None = None, *, from_records: bool = F
         task: Task = TASKS.get(config.task)
         if task.runner:
             return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
-        if from_records and recorded and (marks := recorded.unchanged(config)):
+        if recorded and (marks := recorded.unchanged(config)):
             return Inspected(None, {**marks, **plugin_marks(plugins), **code_marks(config)})
-        return networks()(config)
+        try:
+            return networks()(config)
+        except PhmrunError as error:
+            if recorded and error.code == ExitCode.DATA:
+                recorded.require_unambiguous(config)
+            raise
 
     return inspect, options_of
 
@@ -144,13 +146,11 @@ class RecordedData:
                         of_data[json.dumps(sums, sort_keys=True)] = run
         return self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
 
-    def __call__(self, config: Experiment) -> Mapping[str, str] | None:
-        """Return the checksums that runs with these data settings recorded.
-
-        The result is ``None`` without such runs.
+    def require_unambiguous(self, config: Experiment) -> None:
+        """Check that runs with these data settings have the same checksums.
 
         Raises:
-            PhmrunError: (exit 2) Such runs have different checksums.
+            PhmrunError: (exit 2) They differ.
         """
         runs = self._runs(config)
         if len(runs) > 1:
@@ -160,12 +160,13 @@ class RecordedData:
                 where=str(self._runs_dir),
                 hint="The sweep's data are not on this machine to tell which are meant. Name the runs instead.",
             )
-        return json.loads(next(iter(runs))) if runs else None
 
     def unchanged(self, config: Experiment) -> Mapping[str, str] | None:
         """Return the checksums on record if they are unambiguous, and the files that exist here still have them."""
         runs = self._runs(config)
-        return self(config) if len(runs) == 1 and all(map(_files_are_unchanged, runs.values())) else None
+        if len(runs) != 1 or not all(map(_files_are_unchanged, runs.values())):
+            return None
+        return dict(json.loads(next(iter(runs))))
 
 
 @cache
@@ -225,7 +226,7 @@ def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, 
     Raises:
         PhmrunError: (exit 2) As :func:`planned`.
     """
-    current = chosen(planned(file, only, seeds, ledger=runs_dir, from_records=True), runs_dir)
+    current = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
     if seeds is not None or current.sweep.file.replicates:
         return current
     rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}

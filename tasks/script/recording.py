@@ -179,7 +179,7 @@ class Recording:
                 where=self.id,
                 hint="Call it within `with phmrun.record(…) as run:`.",
             )
-        self.run.access.require()
+        self.run.access.lock.require()
 
 
 def input_checksums(config: ScriptExperiment) -> dict[str, str]:
@@ -258,7 +258,7 @@ def recording(
                 LOG.info("run %s · %s", run.id, run.path)
                 with _interruptible(record):
                     yield record
-                    if not run.access.forked and run.status.state is State.RUNNING:  # a fork's parent ends the run
+                    if not run.access.lock.forked and run.status.state is State.RUNNING:  # a fork's parent ends the run
                         record.finish()
         finally:
             record.closed = True
@@ -271,7 +271,7 @@ def _interruptible(record: Recording) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if not run.access.forked:
+        if not run.access.lock.forked:
             with suppress(OSError, PhmrunError):
                 if run.status.state is State.RUNNING:
                     record.beat()
@@ -279,7 +279,7 @@ def _interruptible(record: Recording) -> Iterator[None]:
                 set_outcome(run, State.INTERRUPTED, "the process was exited")
         raise
     finally:
-        if not run.access.forked:
+        if not run.access.lock.forked:
             record.mirror.finish()
 
 

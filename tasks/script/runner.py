@@ -82,15 +82,17 @@ def _execute(record: Recording) -> None:
     if scores.is_file():
         scores.unlink()
     log = record.run.path / OUTPUT
-    end = execute(words, folder=config.folder, environment=environment, log=log, seconds=limit, beat=record.beat)
-    segment.entry["script"]["exit_code"] = end.code
-    if end.timed_out:
+    code, timed_out = execute(
+        words, folder=config.folder, environment=environment, log=log, seconds=limit, beat=record.beat
+    )
+    segment.entry["script"]["exit_code"] = code
+    if timed_out:
         reason = f"stopped by the time limit {config.training.max_time}"
         record.run.set_state(State.INTERRUPTED, reason, seconds=record.seconds)
         LOG.warning("the script was %s; the same command continues it", reason)
         return
-    if end.code:
-        raise _failed(log, end.code)
+    if code:
+        raise _failed(log, code)
     record.scores = read_scores(scores)
 
 

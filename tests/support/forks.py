@@ -23,8 +23,8 @@ from pytorch_lightning.strategies.launchers import subprocess_script
 
 from phmrun.cli.app import main
 from phmrun.config import Task
+from phmrun.ledger import child
 from phmrun.registry import TASKS
-from phmrun.sweeps import executors
 
 PHMRUN = Path(sys.executable).with_name("phmrun")
 PATIENCE = 1800.0
@@ -157,7 +157,7 @@ def _start_by_forks(number: int) -> None:
     """Makes this process start at most ``number`` others by forks made here; 0: as ever."""
     if number:
         forks = SimpleNamespace(Popen=Forks(number), DEVNULL=-3, STDOUT=-2)
-        subprocess_script.subprocess = executors.subprocess = forks
+        subprocess_script.subprocess = child.subprocess = forks
 
 
 def completed(
@@ -192,11 +192,11 @@ def forked_runs(number: int) -> Iterator[None]:
     """Inside the block, a sweep of this process starts its runs as forks, at most ``number``."""
     load()
     forks = Forks(number)
-    before, executors.subprocess = executors.subprocess, SimpleNamespace(Popen=forks, DEVNULL=-3, STDOUT=-2)
+    before, child.subprocess = child.subprocess, SimpleNamespace(Popen=forks, DEVNULL=-3, STDOUT=-2)
     try:
         yield
     finally:
-        executors.subprocess = before
+        child.subprocess = before
         forks.close()
 
 

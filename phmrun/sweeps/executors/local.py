@@ -8,7 +8,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from phmrun.sweeps.executors import Ended, Job, end, start
+from phmrun.ledger.child import end
+from phmrun.sweeps.executors import Ended, Job, start_job
 
 
 class LocalExecutor:
@@ -42,7 +43,7 @@ class LocalExecutor:
             if self.devices:
                 environment["CUDA_VISIBLE_DEVICES"] = self.devices[slot % len(self.devices)]
                 where = f" on device {environment['CUDA_VISIBLE_DEVICES']}"
-            self._running[job.run_id] = slot, start(job, where, environment)
+            self._running[job.run_id] = slot, start_job(job, where, environment)
             self._free.remove(slot)
 
     def poll(self) -> list[Ended]:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from phmrun.errors import PhmrunError
-from phmrun.sweeps.executors import GRACE, Ended, Job, end, start
+from phmrun.ledger.child import GRACE, end
+from phmrun.sweeps.executors import Ended, Job, start_job
 
 RETRIES = 3  # restarts of a task whose machine or worker was lost
 WAIT = sum(seconds for _, seconds in GRACE)  # seconds to wait for interrupted tasks
@@ -111,7 +112,7 @@ def carry_out(job: Job) -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # Ray blocks SIGINT, and a child would inherit that.
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-    child = start(job, f" on {os.uname().nodename}")
+    child = start_job(job, f" on {os.uname().nodename}")
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     try:
         while child.poll() is None:  # Ray interrupts a sleep, but not a wait
