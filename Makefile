@@ -15,8 +15,10 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --n
 QUICK := tests/config tests/decoding tests/layers tests/metrics tests/text
 CHANGED = $(shell git diff --name-only --diff-filter=d HEAD -- 'tests/**/test_*.py')
 
+# Python compiles a module when it is first imported: pip would compile all of them, most of which nobody imports.
 UV := $(shell command -v uv)
-INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python,$(1)/bin/pip install --quiet --disable-pip-version-check)
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL = $(if $(UV),$(UV) pip install --quiet --python $(1)/bin/python,$(PIP) --python $(1)/bin/python install --quiet --no-compile)
 
 .PHONY: demo docs results fuzz test test-all coverage oldest pins check core lint package wheel clean
 .DEFAULT_GOAL := help
@@ -26,12 +28,11 @@ help:  ## Show what there is to make
 
 $(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(call INSTALL,$(VENV)) -c constraints.txt torch
-	$(call INSTALL,$(VENV)) -c constraints.txt -e .
+	$(call INSTALL,$(VENV)) -c constraints.txt torch -e .
 	@touch $@
 
 $(STAMP): $(CORE)
-	$(call INSTALL,$(VENV)) -c constraints.txt -e '.[dev]'
+	$(call INSTALL,$(VENV)) -c constraints.txt -e '.[dev,docs]' build twine
 	@touch $@
 
 SENTENCE := The old dog is in the garden.
@@ -51,9 +52,9 @@ test: $(STAMP)  ## Run the tests that protect a change (ten minutes on two cores
 
 test-all: $(STAMP)  ## Run everything: test, lint, long tests, fuzz, oldest transformers, docs, the wheel (35 minutes on two cores)
 	@$(MAKE) --no-print-directory test
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint oldest package docs fuzz
 	$(PYTEST) -m long -rs --durations=10 --require-packages
-	@$(MAKE) --no-print-directory fuzz oldest docs wheel
+	@$(MAKE) --no-print-directory wheel
 
 oldest: $(OLDEST)  ## Run the tests of transformers with its oldest supported release
 	PYTHONPATH=$(OLDEST) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/layers/test_hugging_face.py tests/exchange/test_huggingface.py tests/tasks/lm/test_lm_hugging_face.py tests/families/test_classification_hugging_face.py
@@ -84,7 +85,6 @@ results: $(STAMP)  ## Make RESULTS.md of the files under results/; trains nothin
 	$(BIN)/phmrun verify results
 
 docs: $(STAMP)  ## Build the documentation, strictly, into site/
-	$(call INSTALL,$(VENV)) -c constraints.txt -e '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 lint: $(STAMP)  ## Run ruff, mypy and the check of wording
@@ -93,17 +93,18 @@ lint: $(STAMP)  ## Run ruff, mypy and the check of wording
 	$(BIN)/mypy
 	$(BIN)/python -m tests.words
 
-package: $(STAMP)  ## Build wheel and sdist into dist/, check them, and install the wheel in an empty environment
-	$(call INSTALL,$(VENV)) -c constraints.txt build twine
+package: $(EMPTY)/.installed  ## Build wheel and sdist into dist/, check them, and install the wheel in an empty environment
+	cd build && empty/bin/phmrun count-params nmt --layer phm --n 8
+
+$(EMPTY)/.installed: $(STAMP) $(shell git ls-files phmrun tasks configs pyproject.toml README.md)
 	rm -rf dist build/lib build/bdist* $(EMPTY)
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
-	$(PYTHON) -m venv $(EMPTY)
-	$(call INSTALL,$(EMPTY)) -c constraints.txt torch
-	$(call INSTALL,$(EMPTY)) -c constraints.txt dist/*.whl
-	cd build && empty/bin/phmrun count-params nmt --layer phm --n 8
+	$(PYTHON) -m venv --without-pip $(EMPTY)
+	$(call INSTALL,$(EMPTY)) -c constraints.txt torch dist/*.whl
+	@touch $@
 
-wheel: package  ## Train, score and plan with the installed wheel, all six tasks
+wheel: $(EMPTY)/.installed  ## Train, score and plan with the installed wheel, all six tasks
 	$(PYTEST) tests/wheel/installed.py
 
 clean:  ## Remove the virtual environment and build products; runs stay

@@ -99,6 +99,16 @@ def fresh_logger() -> None:
     logger.handlers.clear()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file without tests of the asked length: its packages take seconds, in every process."""
+    asked = config.getoption("markexpr")
+    if asked not in ("long", "not long") or not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    unwanted = "mark.long" not in text if asked == "long" else "\npytestmark = pytest.mark.long\n" in text
+    return unwanted or None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--require-packages", action="store_true", help="fail if a test is skipped for a missing package")
 

@@ -59,17 +59,17 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
 
 
 class _WithoutDraws(TorchFunctionMode):
-    """Context in which ``nn.init.normal_`` changes nothing.
+    """Context in which the functions of ``nn.init`` change nothing.
 
-    Its kernel for the meta device imports torch's compiler, which takes a second.
+    On the meta device they take most of a network's time, and ``normal_`` a second to import torch's compiler.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Return the result of ``func``; for ``nn.init.normal_``, its tensor unchanged."""
+        """Return the result of ``func``; for a function of ``nn.init``, its tensor unchanged."""
         named = kwargs or {}
-        return named["tensor"] if func is nn.init.normal_ else func(*args, **named)
+        return named["tensor"] if getattr(func, "__module__", "") == nn.init.__name__ else func(*args, **named)
 
 
 def network_without_weights(config: Experiment, sizes: tuple[int, ...] | None) -> nn.Module:

@@ -52,8 +52,8 @@ def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
     assert switched() != ONEDNN
 
 
-@pytest.mark.parametrize("task", ["lm", "nli", "parse", "style", "sva"])
-def test_every_task_is_measured(task, tmp_path, monkeypatch):
+@pytest.mark.parametrize("task", ["lm", "parse"])
+def test_other_tasks_are_measured(task, tmp_path, monkeypatch):
     monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
     config = configured(task, tmp_path / "corpus", {"hardware": {"workers": 1}})
     data = build_data(config)

@@ -1,10 +1,9 @@
 """``phmrun new``: a plug-in file that works under its name."""
 
 import shlex
-import subprocess
-import sys
 
 import pytest
+from forks import completed
 from tiny_experiments import write_agreement
 
 
@@ -18,8 +17,7 @@ def test_a_new_part_works_by_the_command_that_is_printed(phmrun, tmp_path, monke
     if command[0] == "train":
         data = write_agreement(tmp_path / "data")
         command += [word for split in ("train", "dev", "test") for word in (f"--{split}", str(data / f"{split}.tsv"))]
-    # in another process, since a plug-in stays registered
-    tried = subprocess.run([sys.executable, "-m", "phmrun", *command], capture_output=True, text=True, check=False)
+    tried = completed(command, tmp_path)  # in another process, since a plug-in stays registered
     assert tried.returncode == 0, tried.stderr
     again = phmrun("new", kind, f"second-{kind}")
     assert (again.code, "the file exists" in again.err) == (2, True)

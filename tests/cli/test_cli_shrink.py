@@ -66,7 +66,9 @@ def test_rounding_that_reaches_the_goal_is_recommended_without_training(fresh, m
     assert len(measured) == again  # measurements on record are not repeated
 
 
-def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measured):
+def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measured, monkeypatch):
+    monkeypatch.setattr(shrink, "STRUCTURES", ("low-rank",))
+    monkeypatch.setattr(shrink, "RATES", (0.1,))
     goal = Goal(Fraction(3, 5), by="parameters", steps=2, every=True)
     shown = []
     results = Search(fresh, goal, progress=shown.append).results()
@@ -83,13 +85,13 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
 
 
 def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_path, monkeypatch):
-    monkeypatch.setattr(shrink, "STRUCTURES", ("phm",))
-    monkeypatch.setattr(shrink, "RATES", (0.3, 0.1))
+    monkeypatch.setattr(shrink, "STRUCTURES", ("low-rank",))
+    monkeypatch.setattr(shrink, "RATES", (0.1,))
     goal = Goal(Fraction(3, 5), by="parameters", steps=2)
     steps, step = [], TrainingModule.training_step
 
     def interrupted(*arguments):
-        """Stop after one of two steps of the structure's second rate."""
+        """Stop after one of two steps of the structure."""
         if len(steps) == 7:
             raise KeyboardInterrupt
         steps.append(1)
@@ -112,7 +114,7 @@ def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_p
         chosen = [path.name for result in results for path in result.runs]
         weights[name]["chosen"] = {str(number): name for number, name in enumerate(chosen)}
     assert weights["whole"].keys() == weights["halves"].keys()
-    assert len(weights["whole"]) == 6  # the run, two of the control, two of the structure, the choice
+    assert len(weights["whole"]) == 4  # the run, the control, the structure, the choice
     assert weights["whole"].pop("chosen") == weights["halves"].pop("chosen")
     for name, state in weights["whole"].items():
         assert all(torch.equal(value, weights["halves"][name][key]) for key, value in state.items()), name

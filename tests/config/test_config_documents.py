@@ -30,7 +30,7 @@ def test_mistakes_have_file_and_line(tmp_path, text, line, what):
     assert caught.value.code == 2
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(
     name=st.text(min_size=1),
     clip=st.floats(min_value=0, allow_nan=False, allow_infinity=False),

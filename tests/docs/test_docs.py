@@ -2,9 +2,12 @@
 
 import io
 import json
+import lzma
 import re
 import shlex
 import sys
+from hashlib import sha256
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from forks import forked_runs
 
 from phmrun.cli.app import main
 from phmrun.config.experiment import leaves
+from phmrun.datasets import builtin
 from phmrun.errors import ExitCode
 from phmrun.registry import METRICS, STRUCTURES, TASKS
 from phmrun.sweeps.file import SweepFile
@@ -54,15 +58,34 @@ def run_command(line, monkeypatch):
     assert end.value.code in ((0, None, ExitCode.DATA) if line.endswith("--plan") else (0, None)), line
 
 
-@pytest.mark.long
+@pytest.fixture(scope="module")
+def few_data(tmp_path_factory):
+    """Folder in the place of the built-in corpora, with the first items of each file."""
+    folder = tmp_path_factory.mktemp("builtin")
+    sums = ""
+    for corpus in builtin.VERSIONS:
+        (folder / corpus).mkdir()
+        for name in builtin.checksums(corpus):
+            packed = files(builtin.__name__).joinpath(corpus, f"{name}.xz")
+            end = b"\n\n" if name.endswith(".conllu") else b"\n"
+            items = lzma.decompress(packed.read_bytes()).split(end)
+            content = end.join(items[: 60 if name.startswith(("dev", "test")) else 3000]).rstrip(b"\n") + end
+            (folder / corpus / f"{name}.xz").write_bytes(lzma.compress(content, preset=0))
+            sums += f"{sha256(content).hexdigest()}  {corpus}/{name}\n"
+    (folder / "SHA256SUMS").write_text(sums)
+    return folder
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_runs_as_it_is_written(page, tmp_path, monkeypatch, capsys):
+def test_a_page_runs_as_it_is_written(page, few_data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PHMRUN_CACHE", str(few_data / "cache"))
+    monkeypatch.setattr(builtin, "files", lambda name: few_data)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # a page's metric would score other tests
-    with forked_runs(24):
+    with forked_runs(12):
         assert run_page(page, tmp_path, monkeypatch)
 
 
@@ -86,7 +109,6 @@ def run_page(page, folder, monkeypatch):
     return ran
 
 
-@pytest.mark.long
 def test_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     notebook = json.loads((DOCS.parent / "examples" / "first_run.ipynb").read_text(encoding="utf-8"))

@@ -22,7 +22,6 @@ BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOT
 SMALL = {"training.validate_every": 2, "training.checkpoint_every": 2}
 SIZES = {
     "sva": {"model.width": 16},
-    "nli": {"model.width": 16, "model.hidden": 16},
     "parse": {
         "model.preset": "small",
         "model.layers": 1,
@@ -33,13 +32,8 @@ SIZES = {
 }
 USES = {
     "my_network": ("sva", {"model.network": "bag-of-words"}),
-    "my_options": ("sva", {"model.network": "deep-bag", "model.depth": 2}),
-    "my_pairs": ("nli", {"model.network": "pair-of-bags"}),
     "my_parser": ("parse", {"model.network": "window", "model.window": 2}),
-    "my_loss": ("sva", {"training.loss": "focal"}),
-    "my_metric": ("sva", {}),
     "my_training": ("sva", {"training.optimizer.name": "nesterov", "training.schedule.name": "halving"}),
-    "my_dataset": ("sva", {"data.name": "made-up", "batch.size": 2}),
     "": ("sva", {"training.optimizer.name": "muon"}),
 }
 """Task and settings that use the part of a plug-in of the page; no plug-in: the built-in muon."""

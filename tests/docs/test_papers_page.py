@@ -1,25 +1,12 @@
-"""Pages on the papers: a reference made of their files, and a page with scores of results."""
+"""The page on the papers has the scores of results."""
 
-import re
 from pathlib import Path
 
 import pytest
 
-from phmrun.papers import table_names
 from phmrun.results.long_table import restore_folder
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def test_the_reference_has_every_table_and_the_page_its_headline(monkeypatch):
-    monkeypatch.syspath_prepend(str(DOCS))
-    import papers_reference
-
-    page = papers_reference.page()
-    for name in table_names():
-        assert f"### `{name}`\n" in page
-    (counts,) = re.findall(r"`phmrun count-params --paper all`: (\d+) of (\d+) figures follow", page)
-    assert "Of {1} figures in all papers {0} follow".format(*counts) in (DOCS / "papers.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def relative(task, home, corpus, monkeypatch):
     return configured(task, Path(corpus))
 
 
-@pytest.mark.parametrize("task", ["nmt", "parse", "lm"])
+@pytest.mark.parametrize("task", ["lm"])
 def test_a_run_goes_on_in_another_folder_and_with_moved_data(task, tmp_path, monkeypatch):
     config = relative(task, tmp_path / "one", "corpus", monkeypatch)
     with monkeypatch.context() as patched:

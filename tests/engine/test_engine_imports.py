@@ -17,12 +17,6 @@ def imported(code):
     return set(done.stderr.split())
 
 
-def test_training_is_what_brings_lightning():
-    actual = imported("import phmrun.engine.fit")
-    assert "pytorch_lightning" in actual
-    assert not {"matplotlib", "scipy", "transformers"} & actual
-
-
 COUNTING = """
 from phmrun.cli.app import main
 adaptive, guided = ["lm", "--embedding", "adaptive"], ["sva", "--layer", "guided"]
@@ -54,7 +48,10 @@ for task in {[name for name in TASKS.names() if not TASKS.get(name).runner]!r}:
 """
 
 
-def test_counting_inference_and_all_that_a_trained_run_needs_do_without():
+def test_training_alone_brings_lightning():
     absent = f"heavy = {TRAINING | COMPILER!r} & sys.modules.keys()\n"
     parts = {"counting": COUNTING, "inference": INFERENCE, "a trained run": TRAINED_RUN}
-    imported("\n".join(f"{code}{absent}assert not heavy, ({name!r}, heavy)" for name, code in parts.items()))
+    before = "\n".join(f"{code}{absent}assert not heavy, ({name!r}, heavy)" for name, code in parts.items())
+    actual = imported(f"{before}\nimport phmrun.engine.fit")
+    assert "pytorch_lightning" in actual
+    assert not {"matplotlib", "scipy", "transformers"} & actual

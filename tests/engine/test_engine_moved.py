@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tiny_experiments import SETTINGS, configured, run_experiment, run_of
+from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.config import load_run_config
 from phmrun.engine import experiment
@@ -69,14 +69,14 @@ def _fails(*_, **__):
     raise OSError("no space")
 
 
-@pytest.mark.parametrize("task", [task for task in SETTINGS if task != "sva"])
-def test_every_task_scores_another_file(task, tiny_run, shared_run, tmp_path):
+@pytest.mark.parametrize("task", ["nmt", "parse", "lm"])
+def test_a_task_scores_another_file(task, tiny_run, shared_run, tmp_path):
     run = tiny_run(task)
     before = run.metrics()
     corpus, other = shared_run(task).path.parents[1] / "corpus", tmp_path / "other"
     other.mkdir()
     files = []
-    for source in sorted(corpus.glob("dev.*")) if task in ("nmt", "style") else [corpus / f"dev{_ending(task)}"]:
+    for source in sorted(corpus.glob("dev.*")) if task == "nmt" else [corpus / f"dev{_ending(task)}"]:
         text = source.read_text()
         count = 3 if task == "parse" else 5
         end = "\n\n" if task == "parse" else "\n"
@@ -94,7 +94,7 @@ def test_every_task_scores_another_file(task, tiny_run, shared_run, tmp_path):
 
 
 def _ending(task):
-    return {"parse": ".conllu", "lm": ".aa"}.get(task, ".tsv")
+    return {"parse": ".conllu", "lm": ".aa"}[task]
 
 
 def _digits(scores):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tiny_experiments import SETTINGS, configured, run_experiment, run_of
+from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.config.identity import LAYER_VERSIONS
 from phmrun.engine import experiment
@@ -15,14 +15,14 @@ from phmrun.ledger.environment import differences
 SHORT = {"training": {"max_steps": 4, "validate_every": 2, "checkpoint_every": 2}}
 
 
-@pytest.mark.parametrize("task", SETTINGS)
-def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, shared_run, tmp_path):
+@pytest.mark.parametrize("task", ["nmt", "lm"])
+def test_a_run_is_reproduced_bit_for_bit(task, shared_run, tmp_path):
     run = shared_run(task)
     actual = reproduce(run, tmp_path / "again")
     assert actual.identical
     assert actual.checkpoints == ("last.ckpt", "best.ckpt")
     assert actual.until == 10
-    assert f"test/{_main(task)}" in actual.compared
+    assert f"test/{ {'nmt': 'bleu', 'lm': 'perplexity'}[task] }" in actual.compared
     assert actual.again.path == tmp_path / "again" / run.id
     (entry,) = run.environment()
     assert entry["packages"]["torch"] == torch.__version__.split("+")[0] or entry["packages"]["torch"]
@@ -31,10 +31,6 @@ def test_a_run_of_every_task_is_reproduced_bit_for_bit(task, shared_run, tmp_pat
     assert entry["cpu_seconds"] > 0
     assert entry["peak_memory_bytes"] > 2**20
     assert entry["ended"] >= entry["started"]
-
-
-def _main(task):
-    return {"nmt": "bleu", "style": "bleu", "parse": "las", "lm": "perplexity"}.get(task, "accuracy")
 
 
 def _stop(*_, **__):

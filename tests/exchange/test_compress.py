@@ -15,9 +15,9 @@ from phmrun.exchange.further_training import further_training
 from phmrun.layers.network import scope_of, structures_of
 
 
-@pytest.fixture(params=["nmt", "lm"])
-def run(request, tiny_run):
-    return tiny_run(request.param, "dense")
+@pytest.fixture
+def run(tiny_run):
+    return tiny_run("nmt", "dense")
 
 
 @pytest.fixture

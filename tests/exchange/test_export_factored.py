@@ -49,29 +49,28 @@ def trained_run(directory, **options):
     return SimpleNamespace(run=run, load=lambda *_: "best@7", module=module, vocabulary=vocabularies, config=config)
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
-def test_factors_are_exported_loaded_and_read_without_phmrun(name, tmp_path):
-    trained = trained_run(tmp_path, layer=STRUCTURES[name], embedding=STRUCTURES[name], tie="all")
-    program = trained.module.export_graph()
-    exported = export(trained, None, "safetensors", factored=True)
-    assert exported.path.name == "model-factored.safetensors"
-    assert exported.difference < 1e-6
-    loaded = load(lambda: program.network, exported.path)
-    names = {part.name for part in loaded.modules() if isinstance(part, Structure)}
-    assert names == {STRUCTURES[name]["structure"]}
-    dense = tmp_path / "dense.safetensors"
-    blocked = (
-        f"import sys, runpy; sys.modules['phmrun'] = None; sys.argv[1:] = [{str(exported.path)!r}, {str(dense)!r}]"
-    )
-    command = [sys.executable, "-I", "-c", f"{blocked}; runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def test_factors_are_exported_loaded_and_read_without_phmrun(tmp_path):
+    lines, networks = ["import sys, runpy; sys.modules['phmrun'] = None"], {}
+    for name, structure in STRUCTURES.items():
+        trained = trained_run(tmp_path / name, layer=structure, embedding=structure, tie="all")
+        program = trained.module.export_graph()
+        exported = export(trained, None, "safetensors", factored=True)
+        assert exported.path.name == "model-factored.safetensors"
+        assert exported.difference < 1e-6
+        loaded = load(lambda program=program: program.network, exported.path)
+        names = {part.name for part in loaded.modules() if isinstance(part, Structure)}
+        assert names == {structure["structure"]}
+        networks[tmp_path / f"{name}.safetensors"] = trained.module.export_graph().network
+        lines.append(f"sys.argv[1:] = [{str(exported.path)!r}, {str(tmp_path / f'{name}.safetensors')!r}]")
+        lines.append(f"runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')")
+    subprocess.run([sys.executable, "-I", "-c", "\n".join(lines)], check=True, capture_output=True, text=True)
     from safetensors.torch import load_file
 
-    weights = load_file(dense)
-    expected = trained.module.export_graph().network.state_dict()
-    assert weights.keys() == expected.keys()
-    for key, value in expected.items():
-        torch.testing.assert_close(weights[key], value, rtol=1e-5, atol=1e-6)
+    for path, network in networks.items():
+        weights, expected = load_file(path), network.state_dict()
+        assert weights.keys() == expected.keys()
+        for key, value in expected.items():
+            torch.testing.assert_close(weights[key], value, rtol=1e-5, atol=1e-6, msg=f"{path.stem}: {key}")
 
 
 @torch.no_grad()

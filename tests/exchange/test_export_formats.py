@@ -63,12 +63,12 @@ def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
     assert exported.path.stat().st_mode == plain.stat().st_mode  # as the user's umask has it
 
 
+@pytest.mark.long
 @torch.no_grad()
-@pytest.mark.parametrize("options", [{}, {"positions": "relative"}])
-def test_a_decoder_step_in_onnx_has_no_last_position(options, tmp_path):
+def test_a_decoder_step_in_onnx_has_no_last_position(tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    part = translation_graph(network(24, **options)).parts["decoder"]
+    part = translation_graph(network(24)).parts["decoder"]
     run = formats._write_onnx(part, tmp_path / "decoder.onnx", {}, formats.Format("onnx"))
     steps = []
     for length in (511, 512, 513, 1040):

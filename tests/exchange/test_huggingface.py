@@ -8,6 +8,7 @@ import pickle
 import pytest
 import sentencepiece
 import torch
+from forks import forked_runs
 
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
@@ -92,13 +93,14 @@ def marian(directory):
     return model
 
 
-@pytest.fixture(params=[t5, gated_t5, mt5, marian], ids=["t5", "gated t5", "mt5", "marian"])
+@pytest.fixture
 def checkpoint(request, tmp_path):
     directory = tmp_path / "theirs"
     directory.mkdir()
-    return request.param(directory), directory
+    return getattr(request, "param", t5)(directory), directory
 
 
+@pytest.mark.parametrize("checkpoint", [t5, gated_t5, mt5, marian], indirect=True)
 @torch.no_grad()
 def test_logits_and_greedy_outputs_are_theirs(checkpoint, tmp_path):
     theirs, directory = checkpoint
@@ -162,7 +164,8 @@ def test_a_sweep_adapts_an_imported_run(tmp_path, phmrun):
     settings = {"adapts": base, "training": course, "logging": {"wandb": "disabled"}}
     sweep = {"task": "nmt", "config": [f"{base}/config.yaml"], "base": settings, "grid": {"layer": layers}}
     (tmp_path / "sweep.yaml").write_text(json.dumps(sweep))
-    done = phmrun("sweep", str(tmp_path / "sweep.yaml"), *where)
+    with forked_runs(2):
+        done = phmrun("sweep", str(tmp_path / "sweep.yaml"), *where)
     assert done.code == 0, done.err
     runs = [path for path in (tmp_path / "runs").glob("nmt-*added*") if (path / "base.json").is_file()]
     counts = [json.loads((path / "parameters.json").read_text()) for path in runs]

@@ -22,6 +22,8 @@ from phmrun.models.hugging_face import folder_tokenizer, fresh_settings
 from phmrun.models.sentences import batch_of
 from phmrun.tasks.nli.config import NLIOptions
 
+pytestmark = pytest.mark.long
+
 PAIRS = [("a dog sleeps", "an animal sleeps well"), ("dogs", "the dog runs and the cat sleeps")]
 SIZES = {"network": "hf", "width": 32, "feedforward": 48, "layers": 2, "heads": 2}
 

@@ -25,6 +25,7 @@ def main() -> int:
     """Runs the readers that are asked for, and prints a table; 1 where one failed."""
     asked = _arguments()
     out = Path(asked.out)
+    multiprocessing.set_forkserver_preload(["tests.fuzz.worker"])
     print(HEAD, flush=True)
     failed = 0
     for name in asked.reader or READERS:
@@ -59,7 +60,7 @@ def _fuzz(reader: Reader, tries: int | None, seconds: float | None, seed: int, o
             left = None if seconds is None else seconds - (time.monotonic() - began)
             if (tries is not None and first >= tries) or (left is not None and left <= 0 and first):
                 break
-            context = multiprocessing.get_context("spawn")
+            context = multiprocessing.get_context("forkserver")
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(target=work, args=(reader.name, first, tries, left, seed, folder, theirs, out))
             process.start()

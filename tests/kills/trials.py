@@ -33,8 +33,6 @@ COURSE = {
 }
 SOON = 60.0
 """Seconds within which a training ends one of whose processes has been killed, on a machine that has more to do."""
-SURVIVALS: list[float] = []
-"""How long it took them."""
 UNLIKE = {"time", "train/units_per_second"}
 """Columns of the history that no two trainings share."""
 
@@ -125,13 +123,12 @@ class Trial:
     differences: list[str]
 
 
-def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int = 3) -> Trial:
+def attempt(site: Site, draw: random.Random, most: int = 3) -> Trial:
     """Trains, kills up to ``most`` times, goes on to the end, and compares.
 
     Args:
         site: The experiment.
         draw: Says when, what and where.
-        signals: Interrupt it by SIGINT and SIGTERM, which it must answer well, instead of killing it.
         most: Kills.
     """
     expected, seconds = site.straight
@@ -143,17 +140,13 @@ def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int
     places = ["one"]
     for _ in range(draw.randint(1, most)):
         ways = ["all", "first", "other"] if site.case.world > 1 else ["all"]
-        way = draw.choice(["SIGINT", "SIGTERM"] if signals else ways)
+        way = draw.choice(ways)
         moment = draw.uniform(0.0, seconds)
         pid = site.start(places[-1], runs)
         await_moment(pid, moment)
-        if signals:
-            wrong += interrupt(pid, signal.Signals[way], site)
-            kills.append((way, round(moment, 2)))
-        else:
-            was_there, faults = kill(pid, way, site)
-            wrong += faults
-            kills += [(way, round(moment, 2))] if was_there else []
+        was_there, faults = kill(pid, way, site)
+        wrong += faults
+        kills += [(way, round(moment, 2))] if was_there else []
         places.append(draw.choice(["one", "other"]))
         steps.append(_step(site.folder / runs))
     code = ended(site.start(places[-1], runs))
@@ -163,25 +156,6 @@ def attempt(site: Site, draw: random.Random, *, signals: bool = False, most: int
     else:
         wrong += differences(expected, facts(site.run(runs)))
     return Trial(site.case, kills, steps, moved, wrong)
-
-
-def interrupt(pid: int, which: signal.Signals, site: Site) -> list[str]:
-    """Sends a training a signal; what is wrong with its answer."""
-    os.kill(pid, which)
-    code = ended(pid)
-    messages = site.said()
-    if "phmrun.errors" in messages or "Traceback" in messages or "bug" in messages:
-        return [f"{which.name}: {messages[-2000:]}"]
-    if code in (-which, 0):  # it came before there was an interpreter to listen, or after the end
-        return []
-    wrong = [] if code == 128 + which else [f"{which.name}: exit code {code}: {messages[-2000:]}"]
-    if (
-        "training ended" not in messages
-        and "interrupted" not in messages
-        and "to continue: phmrun train" not in messages
-    ):
-        wrong.append(f"{which.name}: no word of how to continue: {messages[-500:]}")
-    return wrong
 
 
 def _step(runs: Path) -> int:
@@ -217,7 +191,6 @@ def kill(pid: int, victim: str, site: Site) -> tuple[bool, list[str]]:
     wrong = [f"{len(left)} processes outlived {victim} by {seconds:.0f} s"] if left else []
     if code not in (0, 4) or any(word in messages for word in ("Traceback", "this is a bug")):
         wrong.append(f"{victim} killed, exit code {code}: {messages[-1500:]}")
-    SURVIVALS.append(round(seconds, 2))
     return True, wrong
 
 

@@ -55,8 +55,17 @@ def test_every_kind_of_structure(structure, options, tmp_path):
     assert not any(tensor.is_meta for tensor in [*loaded.parameters(), *loaded.buffers()])
 
 
-@pytest.mark.parametrize("name", ["Llama", "GPT-2", "Qwen3", "BERT", "ModernBERT"])
-@pytest.mark.parametrize("structure", ["phm", "low-rank", "added", "phm and added"])
+@pytest.mark.parametrize(
+    ("name", "structure"),
+    [
+        ("Llama", "phm and added"),
+        ("GPT-2", "added"),
+        ("GPT-2", "phm and added"),
+        ("Qwen3", "low-rank"),
+        ("BERT", "added"),
+        ("ModernBERT", "phm"),
+    ],
+)
 @torch.no_grad()
 def test_merged_and_folded_models_are_plain_ones_of_transformers(name, structure, tmp_path):
     inputs = architectures()[name].inputs

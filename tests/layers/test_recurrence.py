@@ -45,12 +45,12 @@ def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn, skips, monkeypatc
         torch.testing.assert_close(ours, expected)
 
 
-@pytest.mark.parametrize("returned", [0, 1], ids=["hidden", "cells"])
-def test_gradients_with_dropout_are_those_of_finite_differences(drawn, returned):
+def test_gradients_with_dropout_are_those_of_finite_differences(drawn):
     lstm, inputs, state = drawn
 
     def run(inputs, h, c, *weights):
         torch.manual_seed(2)
-        return stepped(inputs, (h, c), GateWeights(*weights), 0.4, torch.tensor(LENGTHS))[returned]
+        return stepped(inputs, (h, c), GateWeights(*weights), 0.4, torch.tensor([3, 1, 2]))
 
-    assert torch.autograd.gradcheck(run, (inputs, *state, *weights_of(lstm)))
+    few = (inputs[:3, :3], *(item[:, :3] for item in state))
+    assert torch.autograd.gradcheck(run, (*few, *weights_of(lstm)))

@@ -1,6 +1,7 @@
 """The audit: which figures must agree, and that nothing is taken from a file but the settings."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +130,8 @@ def test_figures_by_verdict(rows):
         "underdetermined": 58,
         "quoted": 39,
     }
+    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+    assert f"Of {len(rows)} figures in all papers {counts['follows']} follow" in page
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Every cell of every table is trained with the settings of its paper: none is from a quick start, none is silent."""
 
-from functools import reduce
+from functools import cache, reduce
 
 import pytest
 from complete_provenance import is_complete
@@ -25,8 +25,13 @@ SEARCHED = ("decoding.beam", "decoding.alpha", "training.average", "batch.unit",
 TRAINED = [name for name in table_names() if load_table(name).task and any(map(is_trained, load_table(name).rows))]
 
 
+@cache
 def cells(name):
     """Row, column and resolved configuration of every experiment of a table."""
+    return list(_cells(name))
+
+
+def _cells(name):
     table = load_table(name)
     schema = TASKS.get(table.task).load("schema")
     for row in filter(is_trained, table.rows):

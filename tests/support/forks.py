@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,13 +115,13 @@ def _become(end: socket.socket) -> NoReturn:
     _be(output["command"])
 
 
-def _be(command: Sequence[str]) -> NoReturn:
+def _be(command: Sequence[str], program: Callable[[list[str]], Any] = main) -> NoReturn:
     try:
         # Those of pytest hold what is written in memory, which ends with this process.
         sys.stdout, sys.stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
         sys.argv = [str(PHMRUN), *command]
         sys.modules["__main__"].__spec__ = None  # Lightning starts further processes by sys.argv then
-        main(list(command))
+        program(list(command))
     except SystemExit as end:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -161,7 +161,11 @@ def _start_by_forks(number: int) -> None:
 
 
 def completed(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, others: int = 0
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    others: int = 0,
+    program: Callable[[list[str]], Any] = main,
 ) -> subprocess.CompletedProcess[str]:
     """Runs the command line in a new process and waits for it, as ``subprocess.run`` does.
 
@@ -170,6 +174,7 @@ def completed(
         folder: Where to run it.
         environment: Variables beside those of this process.
         others: How many runs of a sweep it may start.
+        program: What it runs; it ends with ``SystemExit``.
     """
     load()
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
@@ -181,7 +186,7 @@ def completed(
             os.chdir(folder)
             os.environ.update(environment or {})
             _start_by_forks(others)
-            _be(command)
+            _be(command, program)
         code = ended(pid)
         texts = [file.seek(0) or file.read() for file in (out, err)]
     return subprocess.CompletedProcess(list(command), code, *texts)

@@ -19,9 +19,10 @@ def pairwise(axes: Sequence[Sequence[Any]], valid: Callable[..., bool] = lambda 
     missing = set().union(*pairs.values())
     rows = []
     while missing:
-        best = max(grid, key=lambda row: len(pairs[row] & missing))
-        missing -= pairs[best]
+        best = max(pairs, key=lambda row: len(pairs[row]))
         rows.append(best)
+        missing -= pairs[best]
+        pairs = {row: left for row, old in pairs.items() if (left := old & missing)}
     return [_values(axes, row) for row in sorted(rows)]
 
 

@@ -14,6 +14,8 @@ from phmrun.papers.table import column_groups, is_trained
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.inspection import inspector
 
+pytestmark = pytest.mark.long
+
 TABLES = [name for name in table_names() if (table := load_table(name)).task and column_groups(table)]
 TWINS = [name for name in packaged_names() if name.startswith("configs/papers/") and name.endswith("-small.yaml")]
 

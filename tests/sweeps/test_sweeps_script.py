@@ -50,7 +50,8 @@ def phmrun(tmp_path, monkeypatch):
     Path("job.py").write_text(SCRIPT)
 
     def call(*arguments, code=0):
-        done = completed(arguments, Path.cwd(), others=20)
+        others = 10 if arguments[0] in ("sweep", "runs") and code != 2 and "--plan" not in arguments else 0
+        done = completed(arguments, Path.cwd(), others=others)
         assert done.returncode == code, done.stderr
         return done.stdout if code == 0 else done.stderr
 
@@ -102,10 +103,10 @@ def test_failed_cells_end_in_code_five_with_the_scripts_last_line(phmrun):
 
 
 def test_a_sweep_killed_twice_trains_each_cell_once(phmrun):
-    grid = {"layer": ["dense", "phm", "low-rank"]}
-    sweep = ["sweep", written(grid=grid, seeds=5)]
+    grid = {"layer": ["dense", "low-rank"]}
+    sweep = ["sweep", written(grid=grid, seeds=4)]
     quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
-    for number in (1, 3):
+    for number in (1, 2):
         planner = subprocess.Popen([sys.executable, "-m", "phmrun", *sweep], **quiet)
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline and len(finished()) < number and planner.poll() is None:
@@ -115,7 +116,7 @@ def test_a_sweep_killed_twice_trains_each_cell_once(phmrun):
     phmrun(*sweep)
     cells = json.loads(phmrun("table", sweep[1], "--json"))["cells"]
     assert {cell["layer"]: cell["verdict"] for cell in cells}["low-rank"] == "different"
-    once = [f"{layer} {seed} 0.1" for layer in ("dense", "low-rank", "phm") for seed in range(1, 6)]
+    once = [f"{layer} {seed} 0.1" for layer in ("dense", "low-rank") for seed in range(1, 5)]
     assert set(once) <= set(starts())
     assert len(finished()) == len(set(starts()))
 

@@ -3,8 +3,6 @@
 import csv
 import gzip
 import io
-import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -136,27 +134,3 @@ def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
             raise
     else:
         assert labels <= set(LABELS)
-
-
-@pytest.mark.long
-@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
-@pytest.mark.parametrize(
-    ("file", "count", "majority"),
-    [
-        ("numpred.val", 15_772, 68.2),
-        ("numpred.test.1", 52_599, 58.2),
-        ("numpred.test.2", 9_380, 76.6),
-        ("numpred.test.3", 2_051, 85.1),
-        ("numpred.test.4", 561, 93.2),
-        ("numpred.test.5", 159, 91.8),
-    ],
-)
-def test_the_published_files(file, count, majority):
-    path = Path(os.environ["PHMRUN_DATA"]) / "linzen" / file
-    if not path.is_file():
-        pytest.skip(f"{path} is not here")
-    items = list(read_agreement(path))
-    (_, most), *_ = Counter(item.label for item in items).most_common()
-    assert len(items) == count
-    assert 100 * most / count == pytest.approx(majority, abs=0.05)
-    assert {item.attractors for item in items} == {None if file.endswith("val") else int(file[-1])}

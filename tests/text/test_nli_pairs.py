@@ -2,8 +2,6 @@
 
 import gzip
 import json
-import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -143,26 +141,6 @@ def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, for
             raise
     else:
         assert labels <= set(LABELS[format])
-
-
-@pytest.mark.long
-@pytest.mark.skipif("PHMRUN_DATA" not in os.environ, reason="PHMRUN_DATA is not set")
-@pytest.mark.parametrize(
-    ("name", "file", "count", "dropped"),
-    [
-        ("snli", "snli_1.0_dev.jsonl.gz", 9_842, 158),
-        ("snli", "snli_1.0_test.jsonl.gz", 9_824, 176),
-        ("scitail", "scitail_1.0_test.tsv", 2_126, 0),
-    ],
-)
-def test_the_published_files(name, file, count, dropped):
-    path = Path(os.environ["PHMRUN_DATA"]) / name / file
-    if not path.is_file():
-        pytest.skip(f"{path} is not here")
-    reader = read_pairs(path, name)
-    labels = Counter(pair.label for pair in reader)
-    assert (labels.total(), reader.dropped) == (count, dropped)
-    assert set(labels) == set(LABELS[name])
 
 
 OWN = [("a b", "c", "yes"), ("d", "e f", "no")]

@@ -12,20 +12,36 @@ import pytest
 import yaml
 from tiny_experiments import SETTINGS
 
-PHMRUN = Path(__file__).parents[2] / "build" / "empty" / "bin" / "phmrun"
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / "build" / "empty" / "bin" / "python"
 SHORT = {"training": {"max_steps": 2, "max_epochs": None, "validate_every": 2, "checkpoint_every": 2}}
 LAYERS = {"dense": ("--layer", "dense"), "phm": ("--layer", "phm", "--n", "8")}
 
 
-def phmrun(folder: Path, *arguments: str, text: str | None = None) -> str:
-    """Standard output of the installed command, which finds nothing of the checkout."""
+@pytest.fixture(scope="session")
+def served(tmp_path_factory):
+    """Process of the environment that runs its commands; it finds nothing of the checkout."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PHMRUN"))}
-    environment |= {"PHMRUN_CACHE": str(folder / "cache"), "WANDB_MODE": "disabled"}
-    done = subprocess.run(
-        [PHMRUN, *arguments], cwd=folder, env=environment, input=text, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    environment |= {"PYTHONPATH": str(ROOT / "tests" / "support"), "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    command = [PYTHON, ROOT / "tests" / "wheel" / "served.py"]
+    folder = tmp_path_factory.mktemp("served")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, **pipes) as process:
+        yield process
+
+
+@pytest.fixture
+def phmrun(served, tmp_path):
+    """Standard output of a command of the installed phmrun, run in ``tmp_path``."""
+
+    def run(*arguments: str) -> str:
+        served.stdin.write(json.dumps([str(tmp_path), arguments]) + "\n")
+        served.stdin.flush()
+        code, out, err = json.loads(served.stdout.readline())
+        assert code == 0, err
+        return out
+
+    return run
 
 
 def write_config(task: str, folder: Path) -> Path:
@@ -39,32 +55,33 @@ def write_config(task: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("task", sorted(SETTINGS))
-def test_every_task_is_trained_and_scored_again(task, layer, tmp_path):
+def test_every_task_is_trained_and_scored_again(task, layer, phmrun, tmp_path):
     config = write_config(task, tmp_path)
-    trained = json.loads(phmrun(tmp_path, "train", task, "--config", str(config), *LAYERS[layer], "--json"))
-    again = json.loads(phmrun(tmp_path, "eval", "latest", "--json"))
+    trained = json.loads(phmrun("train", task, "--config", str(config), *LAYERS[layer], "--json"))
+    again = json.loads(phmrun("eval", "latest", "--json"))
     assert again["run_id"] == trained["run_id"]
     for name, score in again["metrics"].items():
         assert "per_second" in name or score["value"] == trained["metrics"][name]["value"]
 
 
-def test_the_built_in_corpus_is_translated(tmp_path):
+def test_the_built_in_corpus_is_translated(phmrun, tmp_path):
     short = ("--max-steps", "2", "--set", "decoding.beam=1", "--set", "decoding.max_length_ratio=0.2")
-    phmrun(tmp_path, "train", "nmt", "--layer", "phm", "--n", "8", "--preset", "tiny", *short)
-    assert len(phmrun(tmp_path, "predict", "latest", text="The child sees the old dog.\n").splitlines()) == 1
+    phmrun("train", "nmt", "--layer", "phm", "--n", "8", "--preset", "tiny", *short)
+    (tmp_path / "lines.txt").write_text("The child sees the old dog.\n", encoding="utf-8")
+    assert len(phmrun("predict", "latest", "lines.txt").splitlines()) == 1
 
 
-def test_a_sweep_runs_its_cells_and_makes_a_table(tmp_path):
+def test_a_sweep_runs_its_cells_and_makes_a_table(phmrun, tmp_path):
     base = yaml.safe_load(write_config("sva", tmp_path).read_text(encoding="utf-8"))
     grid = {"layer": ["dense", {"structure": "phm", "n": 8}]}
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(yaml.safe_dump({"task": "sva", "base": base, "grid": grid, "seeds": 1}), encoding="utf-8")
-    phmrun(tmp_path, "sweep", str(sweep))
-    cells = json.loads(phmrun(tmp_path, "table", str(sweep), "--json"))["cells"]
+    phmrun("sweep", str(sweep))
+    cells = json.loads(phmrun("table", str(sweep), "--json"))["cells"]
     assert len(cells) == 2
     assert all(cell["seeds"] for cell in cells)
 
 
-def test_parameters_are_counted(tmp_path):
-    counts = json.loads(phmrun(tmp_path, "count-params", "nmt", "--layer", "phm", "--n", "8", "--json"))
+def test_parameters_are_counted(phmrun):
+    counts = json.loads(phmrun("count-params", "nmt", "--layer", "phm", "--n", "8", "--json"))
     assert counts["total"] < counts["dense_total"]

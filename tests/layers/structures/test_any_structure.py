@@ -50,7 +50,7 @@ def sizes(draw):
 
 
 @pytest.mark.parametrize("name", OURS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), size=sizes())
 def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, size):
     options = data.draw(any_options(name))
@@ -87,7 +87,7 @@ def test_it_is_refused_with_a_reason_or_is_one_matrix_by_every_way(name, data, s
 
 
 @pytest.mark.parametrize("name", OURS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data(), size=sizes())
 def test_gradients_do_not_depend_on_the_way(name, data, size):
     options = data.draw(any_options(name))

@@ -15,15 +15,11 @@ NETWORKS = {
 }
 
 
-CASES = [
+RESUMED = [
     pytest.param(network, *case.values, id=f"{network}-{case.id}")
-    for network in NETWORKS
-    for case in EMBEDDING_CASES
-    if network == "lstm" or case.id == "define"
+    for network, case in zip(NETWORKS, EMBEDDING_CASES, strict=False)
 ]
-FAMILY = ("define-residual", "hgt", "glt", "glt-shuffle", "linear")
-"""What differs from DeFINE in the form of its groups alone: of these, one is killed."""
-RESUMED = [case for case in CASES if str(case.id).removeprefix("lstm-") not in FAMILY[1:]]
+"""Every network once, each with another embedding."""
 
 
 @pytest.mark.parametrize(("network", "name", "options"), RESUMED)

@@ -56,6 +56,7 @@ def test_unreadable_and_missing_text_is_refused(files, tmp_path):
 REAL = Path(os.environ.get("PHMRUN_DATA", "."))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("folder", "names", "words", "tokens"),
     [

@@ -1,6 +1,5 @@
 """The parser's loss by hand, and that it learns a small language."""
 
-import pytest
 import torch
 from tiny_experiments import configured
 from torch.nn import functional as F
@@ -75,9 +74,8 @@ def test_validation_counts_right_heads_and_labels(tmp_path):
             break
 
 
-@pytest.mark.parametrize("output", ["dense", "symmetric", "circulant"])
-def test_it_learns_a_small_language(tmp_path, output):
-    data, module = prepared(tmp_path, STILL, {"output": {"structure": output}})
+def test_it_learns_a_small_language(tmp_path):
+    data, module = prepared(tmp_path, STILL, {"output": {"structure": "symmetric"}})
     optimizer = torch.optim.Adam(module.parameters(), 0.005)
     batches = iter(data.train_dataloader())
     for _ in range(100):
