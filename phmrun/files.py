@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -100,7 +101,7 @@ def _temporary(path: Path) -> Iterator[Path]:
     The parent directory is created. An ``OSError`` names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name[:50]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
     except OSError as error:
@@ -126,10 +127,12 @@ def remove_unfinished(folder: Path) -> None:
     A process on another machine that seemed dead, and wakes up, then cannot finish its rename.
     """
     for left in folder.rglob(".*.tmp"):
-        process = left.name.split(".")[-3]  # ….<process>.<random digits>.tmp
+        ours = re.search(r"\.(\d{1,9})\.[0-9a-f]{8}\.tmp$", left.name)  # ….<process>.<random digits>.tmp
+        if ours is None:
+            continue
         try:
-            os.kill(int(process), 0)
-        except (ProcessLookupError, ValueError):
+            os.kill(int(ours[1]), 0)
+        except ProcessLookupError:
             remove(left)
         except PermissionError:  # another user's process, so it exists
             continue
@@ -154,7 +157,7 @@ def json_text(value: Any) -> str:
 def last_lines(log: Path, count: int = 5) -> list[str]:
     """Return the last ``count`` lines of a log that are not blank.
 
-    They are empty without a readable log, and lose white space at their ends. Control characters are escaped.
+    None without a readable log. They lose white space at their ends. Control characters are escaped.
 
     Only its last 64 KiB are read.
     """
@@ -201,9 +204,9 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> io.BufferedReader:
         FileNotFoundError: It is missing.
         OSError: It is not a regular file, or larger than ``most`` bytes or its disk.
     """
+    most = min(most, shutil.disk_usage(path).total or most)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     facts = os.fstat(descriptor)
-    most = min(most, shutil.disk_usage(path).total or most)
     if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from phmrun.files import replacing, replacing_directory, sync_directory, write_text
+from phmrun.files import remove_unfinished, replacing, replacing_directory, sync_directory, write_text
 
 
 @pytest.mark.parametrize("make", [replacing, replacing_directory])
@@ -42,3 +42,15 @@ def test_a_disk_that_fails_to_flush_a_directory_is_an_error(tmp_path, monkeypatc
     assert caught.value.filename == str(tmp_path)
     with pytest.raises(OSError, match="Input/output"):
         write_text(tmp_path / "page", "new")
+
+
+def test_temporary_files_of_others_stay(tmp_path):
+    for name in (".notes.tmp", ".x.99999999999999999999.a.tmp", ".page.999999999.0123abcd.tmp"):
+        (tmp_path / name).touch()
+    remove_unfinished(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".notes.tmp", ".x.99999999999999999999.a.tmp"]
+
+
+def test_a_name_as_long_as_the_disk_allows_is_written(tmp_path):
+    write_text(tmp_path / ("x" * 255), "text")
+    assert (tmp_path / ("x" * 255)).read_text() == "text"

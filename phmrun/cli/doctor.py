@@ -12,7 +12,8 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import ExitCode, counted
+from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.ledger.wandb_mirror import wandb_mode
 from phmrun.progress import waiting
 
 _LITTLE_SPACE = 2 * 2**30  # bytes: a few runs of the preset base with checkpoints
@@ -79,7 +80,7 @@ def _torch() -> Iterator[Check]:
     elif torch.backends.mps.is_available():
         yield Check("devices", "ok", "mps")
     else:
-        advice = "The preset tiny trains in minutes here; base wants a GPU and a torch that was built for it."
+        advice = "Small networks train in minutes here; large ones want a GPU and a torch that was built for it."
         yield Check("devices", "warning", "CPU only", advice)
     yield _bf16()
 
@@ -122,14 +123,7 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
     space are warnings.
     """
     yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
-    wandb, mode = _version("wandb"), os.environ.get("WANDB_MODE") or "offline"
-    if wandb is None:
-        yield Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
-    elif mode == "online" and "WANDB_API_KEY" not in os.environ:
-        text, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
-        yield Check("W&B", "warning", text, advice)
-    else:
-        yield Check("W&B", "ok", f"{wandb}, {mode}")
+    yield _mirror()
     # The directory may not exist yet, which disk_usage does not accept.
     existing = _existing(runs_dir)
     free = shutil.disk_usage(existing).free
@@ -137,12 +131,27 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
     yield Check("disk", "warning" if advice else "ok", f"{free / 2**30:.1f} GiB free at {existing}", advice)
 
 
+def _mirror() -> Check:
+    """Return a check of W&B's mode, and of the key that online mode needs."""
+    try:
+        mode = wandb_mode()
+    except PhmrunError as error:
+        return Check("W&B", "failed", error.what, f"Valid: {', '.join(error.valid)}.")
+    if mode == "online" and "WANDB_API_KEY" not in os.environ:
+        text, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
+        return Check("W&B", "warning", text, advice)
+    return Check("W&B", "ok", f"{version('wandb')}, {mode}")
+
+
 def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
     """Return a check that a directory can be written or created.
 
     Nothing is created. If it is not, the check has failed, or is a warning without ``fatal``.
     """
-    existing = _existing(folder)
+    try:
+        existing = _existing(folder)
+    except OSError as error:
+        return Check(name, "failed" if fatal else "warning", f"{folder}: {error.strerror}", advice, code)
     state = str(folder) if folder.is_dir() else f"{folder} (will be created)"
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Check(name, "ok", state)

@@ -67,7 +67,9 @@ def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
     """
     from phmrun.documents import parse_yaml
 
-    name, *options = text.split()
+    name, *options = text.split() or [""]
+    if not name:
+        raise PhmrunError("no structure is named", where=flag, hint=f"Write it as in {flag} 'phm n=8'.")
     values = {}
     for option in options:
         key, separator, value = option.partition("=")

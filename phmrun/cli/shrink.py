@@ -1,5 +1,6 @@
 """``phmrun shrink``: the cheapest way to a smaller model, by measurement."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -51,7 +52,7 @@ def shrink(
         phmrun shrink latest --to 50%
         phmrun shrink latest --to 25% --within 1 --steps 500 --seeds 3 --all
     """
-    share = share_of(to.replace(" ", "").replace("%", "e-2"))
+    share = share_of(re.sub(r"%$", "e-2", to.replace(" ", "")))
     if share is None:
         raise PhmrunError(f"{to!r} is not a share", where="--to", valid=("50%", "1/2", "above 0, up to 100%"))
     plugins = load_plugins(plugin)

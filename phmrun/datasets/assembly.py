@@ -52,7 +52,7 @@ def assemble(
             outputs.append(stack.enter_context(temporary.open("w", encoding="utf-8", newline="\n")))
         for number in range(max(len(file.parts) for file in files)):
             parts = [file.parts[number] for file in files]
-            for rows in _together(parts, archives, folder):
+            for place, rows in enumerate(_together(parts, archives, folder), 1):
                 advance(1)
                 if aligned and not all(line is not None and line.strip() for line in rows):
                     dropped += 1
@@ -60,7 +60,7 @@ def assemble(
                 kept += 1
                 for output, line, part in zip(outputs, rows, parts, strict=True):
                     if line is None:
-                        what = f"line {kept} of {part.member or part.archive} is not UTF-8"
+                        what = f"line {place} of {part.member or part.archive} is not UTF-8"
                         raise PhmrunError(what, where=str(archives[part.archive]), code=ExitCode.DATA)
                     output.write(f"{' '.join(line.split()) if aligned else line}\n")
     return kept, dropped
@@ -116,11 +116,13 @@ def _marked(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
 
     "segments": the content of each ``<seg>``; other lines are dropped. "talks": lines that do not begin with a tag, and
     the content of ``<title>`` and ``<description>``. Without markup: the lines themselves.
-    Unreadable lines are None; in segments they are dropped. Other lines of talks are dropped.
+    Unreadable lines are None, so that both sides keep them. Other lines of talks are dropped.
     """
     if part.markup == "segments":
         for line in lines:
-            if line and (match := _SEGMENT.search(line)):
+            if line is None:
+                yield None
+            elif match := _SEGMENT.search(line):
                 yield match[1]
     elif part.markup == "talks":
         for line in lines:

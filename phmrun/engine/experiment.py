@@ -89,15 +89,31 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, pa
         PhmrunError: The data are missing or malformed (exit 3), the model cannot be built, or ``score_on`` names a
             split that the data lack (exit 2).
     """
-    config, parent = with_base(config, parent)
-    data = build_data(config)
-    data.require("train")
-    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
-    name = run_id(config, fingerprints=marks | ({EXTENDS: parent.id} if parent else {}))
+    config, data, parent, marks = _planned(config, plugins or {}, parent)
+    name = run_id(config, fingerprints=marks)
     prepare(config, data)
     sizes = data.vocabulary.sizes
     rates = rate_table(network_without_weights(config, sizes), config.training.optimizer)
     return DryRun(data.statistics(), count_parameters(config, sizes), name, rates)
+
+
+def _planned(
+    config: Experiment, plugins: Mapping[Path, str], parent: Run | None
+) -> tuple[Experiment, DataModule, Run | None, dict[str, str]]:
+    """Return config with base and absolute paths, data, run to extend (None for a base), and marks of the run id.
+
+    Raises:
+        PhmrunError: (exit 3) The training data are missing. (exit 2) The run cannot be extended to this config.
+    """
+    config, parent = with_base(config, parent)
+    config = with_base_vocabulary(with_absolute_paths(config))
+    data = build_data(config)
+    data.require("train")
+    marks = {**data.fingerprints(), **plugin_marks(plugins), **code_marks(config)}
+    if parent:
+        check_extension(parent, config)
+        marks[EXTENDS] = parent.id
+    return config, data, parent, marks
 
 
 def train(
@@ -148,14 +164,8 @@ def train(
         what = "no optimizer step is to be trained: max_steps is 0"
         raise PhmrunError(what, where="training.max_steps", valid=("1 or more",), hint=hint)
     wandb_mode(config.logging.wandb)  # raises on an unknown mode, before a run directory exists
-    config, parent = with_base(config, Run.find(runs_dir, extend) if extend else None)
-    config = with_base_vocabulary(with_absolute_paths(config))
-    data = build_data(config)
-    data.require("train")
-    marks = {**data.fingerprints(), **plugin_marks(plugins or {}), **code_marks(config)}
-    if parent:
-        check_extension(parent, config)
-        marks[EXTENDS] = parent.id
+    parent = Run.find(runs_dir, extend) if extend else None
+    config, data, parent, marks = _planned(config, plugins or {}, parent)
     if derivation:
         marks |= derivation.marks
     prepare(config, data)
@@ -210,8 +220,6 @@ def _train(
     Raises:
         SystemExit: This is not the first process; only that one scores.
     """
-    from phmrun.engine.fit import fit
-
     leader = is_leader()
     seed_everything(config.seed)
     module = build_module(config, *data.vocabulary.sizes)
@@ -227,9 +235,29 @@ def _train(
                 save_start(run.checkpoints, module)
     if config.adapts:
         take_over_base(module, run, config)
-    mirror = _begin(config, data, module, run, plugins) if leader else None
     if derivation and derivation.teacher:
         module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
+    with _begin(config, data, module, run, plugins) if leader else nullcontext() as mirror:
+        fitted = _fit(config, data, module, run, parent, segment, mirror)
+        if mirror is None:
+            raise SystemExit(0)  # the first process of the run scores it
+        return _finish(config, data, run, fitted, mirror)
+
+
+def _fit(
+    config: Experiment,
+    data: DataModule,
+    module: TrainingModule,
+    run: Run,
+    parent: Run | None,
+    segment: Segment | None,
+    mirror: Mirror | None,
+) -> "Fitted":
+    """Train a module from its run's last checkpoint, else from ``parent``'s, and record its progress.
+
+    ``segment`` and ``mirror`` are those of the first process, None in others.
+    """
+    from phmrun.engine.fit import fit
 
     def record(row: dict[str, Any]) -> None:
         """Write a row into history, mirror and status, and log validations.
@@ -256,7 +284,7 @@ def _train(
                 what = "from step %s on the environment of this run is another one, which can change its end: %s"
                 named = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
                 LOG.warning(what, f"{step:,}", named)
-        if leader and step:
+        if mirror and step:
             LOG.info("continuing at optimizer step %s", f"{step:,}")
 
     fitted = fit(
@@ -272,11 +300,9 @@ def _train(
         before_writing=run.access.lock.require,
         died=lambda death: set_outcome(run, State.FAILED, death.what),
     )
-    if mirror is None:
-        raise SystemExit(0)  # the first process of the run scores it
     if segment is not None:
         segment.progress(fitted.step)
-    return _finish(config, data, run, fitted, mirror)
+    return fitted
 
 
 def _begin(
@@ -323,7 +349,7 @@ def _begin(
 
 
 def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Score the trained model and close run and mirror.
+    """Score the trained model and end the run.
 
     At a time limit, nothing is scored, and the state is interrupted; otherwise it becomes done. The splits of
     ``score_on`` are scored, then the test set (or "dev"), because samples of the last split are kept. An error while
@@ -343,7 +369,6 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
         run.update_metrics(name, score)
     if not fitted.complete:
         run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
-        mirror.finish()
         LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)
         return TrainResult(run.id, run.path, {}, State.INTERRUPTED)
     # The weights are complete: after an error from here on, the same command only scores them.
@@ -357,5 +382,4 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
     if samples:
         mirror.table("samples", samples["columns"], samples["rows"])
     mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
-    mirror.finish()
     return TrainResult(run.id, run.path, metrics, State.DONE)

@@ -50,7 +50,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     Raises:
         PhmrunError: The task is not sequence-to-sequence (exit 2); the checkpoint is damaged, pickled, or of an
             unsupported kind, or its config.json describes over twice the parameters it holds (exit 3).
-        PhmrunError: A run directory of the same id exists already, or the options are invalid.
+        PhmrunError: The options are invalid.
     """
     description: Task = TASKS.get(task)
     if not description.converts:

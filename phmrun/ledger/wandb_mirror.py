@@ -10,10 +10,10 @@ opened.
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 from phmrun.documents import flat, plain, restored
 from phmrun.errors import PhmrunError, unknown
@@ -27,6 +27,7 @@ MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 STEP, SECONDS = "trainer/global_step", "trainer/seconds"
 INIT_SECONDS = 60.0
 """Seconds to wait for the server before training starts."""
+LONGEST_TAG = 64
 SAMPLES = "samples"
 """Name of the table of sample outputs in W&B."""
 
@@ -48,7 +49,7 @@ def wandb_mode(asked: str | None = None) -> Mode:
 
 
 class Mirror:
-    """Segment of a run's mirror, open until `finish`.
+    """Segment of a run's mirror, open until `finish`. As a context manager, an error finishes it with exit code 1.
 
     A mirror that fails after its creation logs one warning and stops; training goes on.
 
@@ -78,6 +79,12 @@ class Mirror:
             self._surroundings.enter_context(_surroundings(run.wandb_dir, self.mode))
             self._segment = _init(run, self.mode, config or {}, whole)
             self._surroundings = self._surroundings.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.finish(exit_code=0 if kind is None else 1)
 
     @property
     def directory(self) -> Path | None:
@@ -135,11 +142,12 @@ class Mirror:
         ``exit_code`` is 0 if the run succeeded. W&B's service is stopped unless another W&B run of this process is
         open. The previous environment variables are restored.
         """
-        if self.mode != "disabled":
+        with self._surroundings:
             self._send(lambda segment: segment.finish(exit_code=exit_code))
-            _stop_service(exit_code)
-        self._segment = None
-        self._surroundings.close()
+            self._segment = None
+            if self.mode != "disabled":
+                with suppress(Exception):  # of a service that is gone
+                    _stop_service(exit_code)
 
     def _send(self, action: Callable[[Any], object]) -> None:
         """Call ``action`` with the segment, if it is open.
@@ -160,12 +168,13 @@ def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
     values = flat(config)
     task, name = values.get("task"), values.get("data.name")
     layer = {key.removeprefix("layer."): value for key, value in values.items() if key.startswith("layer.")}
+    tags = [str(value) if key == "structure" else f"{key}={value}" for key, value in layer.items()]
     return {
         "project": values.get("logging.project", "phmrun"),
         "entity": values.get("logging.entity"),
         "group": f"{task}-{name}" if task and name else None,
         "job_type": task,
-        "tags": [str(value) if key == "structure" else f"{key}={value}" for key, value in layer.items()],
+        "tags": [text[:LONGEST_TAG] for text in tags],
     }
 
 

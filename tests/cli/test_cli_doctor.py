@@ -33,3 +33,10 @@ def test_torch_that_does_not_import_has_failed(phmrun, monkeypatch):
     assert (code, usable) == (2, False)
     assert checks["torch"]["status"] == "failed"
     assert checks["torch"]["advice"]
+
+
+def test_a_mode_of_wandb_that_does_not_exist_has_failed(phmrun, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "bogus")
+    code, _, checks = found(phmrun)
+    assert (code, checks["W&B"]["status"]) == (2, "failed")
+    assert "disabled" in checks["W&B"]["advice"]

@@ -87,3 +87,9 @@ def test_members_of_archives_and_what_is_compressed_within(tmp_path):
     ]
     assert assemble(tmp_path, files, archives, aligned=True, label="test") == (1, 0)
     assert (tmp_path / "out.de").read_text() == "eins\n"
+
+
+def test_an_unreadable_segment_leaves_out_its_pair_alone(tmp_path):
+    source = b"<seg>\xff</seg>\n<seg>s2</seg>\n<seg>s3</seg>\n"
+    target = b"<seg>t1</seg>\n<seg>t2</seg>\n<seg>\xff</seg>\n"
+    assert built(tmp_path, [source, target], {"markup": "segments"}) == ((1, 2), [["s2"], ["t2"]])

@@ -221,3 +221,10 @@ def test_sync_without_a_mirror_has_the_labels_of_the_config(tmp_path: Path) -> N
     actual = contents(sync(run, "offline").directory)
     assert (actual["run"].project, actual["run"].run_group, actual["run"].job_type) == ("p", "nmt-multi30k", "nmt")
     assert sorted(actual["run"].tags) == ["n=4", "phm"]
+
+
+def test_an_error_closes_the_mirror_and_restores_the_environment(run: Run) -> None:
+    before = dict(os.environ)
+    with pytest.raises(ZeroDivisionError), Mirror(run, config={"layer": {"structure": "phm", "keys": "a," * 40}}):
+        raise ZeroDivisionError
+    assert dict(os.environ) == before

@@ -64,7 +64,7 @@ class Hypercomplex(Structure):
     def check(cls, out_features: int, in_features: int, *, algebra: str, **_: object) -> str | None:  # type: ignore[override]
         """Return why the algebra does not fit the sizes, else None.
 
-        It must exist, and its n divide both sizes. The text lists the algebras that fit, or all if it is unknown.
+        Its n must divide both sizes. The text lists the algebras that fit.
         """
         fitting = [name for name, n in ORDERS.items() if out_features % n == 0 and in_features % n == 0]
         if algebra in fitting:

@@ -69,9 +69,6 @@ def draw_effects(judgements: Mapping[str, Judgement], score: str) -> Figure:
     """Return a figure of each row's difference from dense with its interval, by the row's name.
 
     Points of rows whose verdict is "different" are filled. Judgements without a difference are left out.
-
-    Raises:
-        ValueError: There are no differences.
     """
     effects = [(name, judged.difference, judged) for name, judged in judgements.items() if judged.difference]
     names = [f"{name} ({shown.seeds[0]}\u00a0seeds)" for name, shown, _ in effects]
