@@ -222,12 +222,12 @@ def _explanations(run: Run, again: Run) -> Iterator[str]:
     segments, new = run.environment(), again.environment()
     seen = dict.fromkeys(line for entry in segments for line in differences(entry, new[-1]))
     # Small results name only the packages that compute.
-    told = [line for line in seen if not (line.startswith("packages.") and ": None, then" in line)]
-    yield from told
+    listed = [line for line in seen if not (line.startswith("packages.") and ": None, then" in line)]
+    yield from listed
     for before, after in itertools.pairwise(segments):
         if after.get("first_step") and differences(before, after):
             yield f"it went on in another environment from step {after['first_step']:,}"
     if any(entry.get("accelerators") for entry in (*segments, *new)):
         yield "it was trained on a GPU, some of whose operations sum in no fixed order (hardware.deterministic)"
-    if not told:
+    if not listed:
         yield "the environments on record are the same, so this is not explained"

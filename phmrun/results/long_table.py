@@ -11,8 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from phmrun.documents import plain, to_line
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.record import restore
@@ -20,7 +19,7 @@ from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys
-from phmrun.results.layout import lay_out, plain_rows
+from phmrun.results.layout import lay_out
 from phmrun.results.table import Heading, ResultTable, score_headings, tabulate
 
 if TYPE_CHECKING:
@@ -165,32 +164,9 @@ class Results:
         table = replace(self, entries=kept, paper=None).pivot(scores=[score] if score else ())
         return list(differences(table, margin, baseline).values())
 
-    def render(self, style: str = "markdown", *, significance: bool = True) -> str:
-        """Return the table of :meth:`pivot` as text.
-
-        JSON is one line; its keys are title and cells, see :func:`phmrun.results.layout.plain_rows`. CSV has a line per
-        cell.
-
-        Args:
-            style: ``markdown``, ``latex``, ``html``, ``csv`` or ``json``.
-            significance: Compare the cells with the dense ones.
-
-        Raises:
-            PhmrunError: (exit 2) The style is unknown.
-        """
-        pages = {"markdown": render.markdown_page, "latex": render.latex_page, "html": render.html_page}
-        if style not in (*pages, "csv", "json"):
-            raise unknown("style", style, [*pages, "csv", "json"])
-        table = self.pivot()
-        compared = differences(table) if significance else {}
-        if style in pages:
-            return pages[style](lay_out(table, compared, paper=self.paper is not None))
-        cells = plain_rows(table, compared)
-        return render.csv_cells(cells) if style == "csv" else to_line({"title": table.title, "cells": plain(cells)})
-
     def _repr_html_(self) -> str:
-        """Return the table as HTML for a notebook, without comparisons."""
-        return self.render("html", significance=False)
+        """Return the table of :meth:`pivot` as HTML for a notebook, without comparisons."""
+        return render.html_page(lay_out(self.pivot(), {}, paper=self.paper is not None))
 
     def to_pandas(self) -> "DataFrame":
         """Return the rows (run × score) as a pandas data frame."""
