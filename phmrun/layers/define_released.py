@@ -10,6 +10,7 @@ Source:         github.com/sacmehta/delight (MIT), fairseq/delight_modules/dextr
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -37,22 +38,29 @@ def released_groups(depth: int, max_groups: int) -> list[int]:
     return [2 ** (step % cycle) for step in range(depth)][::-1]
 
 
+def chained(start: int, widths: Sequence[int], groups: Sequence[int], end: int) -> list[GroupMap]:
+    """Return a map for each of N groups, which has ``end`` outputs at last, and N - 1 widths before.
+
+    Widths are rounded up to multiples of 8, of the map's groups and of the next one's. All maps except the first also
+    read the ``start`` inputs.
+    """
+    maps, inputs = [], start
+    for width, its, following in zip(widths, groups[:-1], groups[1:], strict=True):
+        multiple = max(its, following, 8)
+        outputs = math.ceil(width / multiple) * multiple
+        maps.append(GroupMap(inputs, outputs, its))
+        inputs = outputs + start
+    return [*maps, GroupMap(inputs, end, groups[-1])]
+
+
 def released_maps(start: int, widest: int, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the sizes of the N group transforms.
 
     Output widths grow evenly from ``start``, which is left out, to ``widest`` in N - 1 steps; the last transform has
-    ``end``. All but ``end`` are rounded up to multiples of 8, of the transform's groups and of the next one's. All
-    transforms except the first also read the ``start`` inputs. N is ``depth``.
+    ``end``. N is ``depth``.
     """
-    groups = released_groups(depth, max_groups)
-    maps, inputs = [], start
-    for step in range(depth - 1):
-        width = int(round(start + (widest - start) * (step + 1) / (depth - 1), 6))
-        multiple = max(groups[step], groups[step + 1], 8)
-        outputs = math.ceil(width / multiple) * multiple
-        maps.append(GroupMap(inputs, outputs, groups[step]))
-        inputs = outputs + start
-    return [*maps, GroupMap(inputs, end, groups[-1])]
+    widths = [int(round(start + (widest - start) * step / (depth - 1), 6)) for step in range(1, depth)]
+    return chained(start, widths, released_groups(depth, max_groups), end)
 
 
 class ReleasedDeFINE(nn.Module):

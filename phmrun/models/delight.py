@@ -13,7 +13,7 @@ Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.define import CHUNK
+from phmrun.layers.define_released import GroupMap, chained
 from phmrun.layers.linear import glorot_std
 from phmrun.layers.network import Structures
 from phmrun.models.options import TransformerOptions
@@ -33,15 +34,7 @@ from phmrun.registry import EMBEDDINGS
 REDUCTION = 4
 """Ratio of the outer to the inner width of the light feed-forward blocks."""
 LEAST_GROUP = 32
-"""Smallest number of features per group, relative to the model's width."""
-
-
-class GroupMap(NamedTuple):
-    """Sizes and groups of a group linear map."""
-
-    inputs: int
-    outputs: int
-    groups: int
+"""Features of the model's width in each of the most groups, before their number becomes a power of two."""
 
 
 def most_groups(width: int) -> int:
@@ -52,22 +45,15 @@ def most_groups(width: int) -> int:
 def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the N group linear maps of a transformation.
 
-    N is ``depth``. All except the first also read the ``start`` inputs. Widths run from ``start`` to ``widest`` in the
-    middle and back. They are rounded up to multiples of 8, of the map's groups and of the next map's. The last map has
-    ``end`` outputs. Groups are 2, 4, … up to ``max_groups`` in the middle, then fewer again.
+    N is ``depth``. Widths run from ``start`` to ``widest`` in the middle and back; the last map has ``end`` outputs.
+    Groups are 2, 4, … up to ``max_groups`` in the middle, then fewer again.
     """
     middle = math.ceil(depth / 2)
     groups = [min(2 ** (step + 1), max_groups) for step in range(middle)]
     widths = [int(round(start + (widest - start) * step / max(middle - 1, 1), 6)) for step in range(middle)]
     groups += groups[::-1][depth % 2 :]
     widths += widths[::-1][depth % 2 :]
-    maps, inputs = [], start
-    for step in range(depth - 1):
-        multiple = max(groups[step], groups[step + 1], 8)
-        outputs = math.ceil(widths[step] / multiple) * multiple
-        maps.append(GroupMap(inputs, outputs, groups[step]))
-        inputs = outputs + start
-    return [*maps, GroupMap(inputs, end, groups[-1])]
+    return chained(start, widths[:-1], groups, end)
 
 
 def block_scales(blocks: int, depths: tuple[int, int], width_multiplier: float) -> list[tuple[int, float]]:
@@ -211,7 +197,7 @@ class DeLighT(EncoderDecoder):
         width, word_width, dropout = options.width, options.word_width, options.dropout
         depths, norm = (options.min_depth, options.max_depth), options.norm
         check_tie(options.tie, source_size, target_size)
-        _check_words(width, embedding)
+        _check_options(width, embedding)
         # Scale 1: the embeddings scale the word vectors themselves.
         self.width, self.scale, self.dropout = width, 1.0, dropout
         common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": options.transformation_dropout}
@@ -265,7 +251,7 @@ class DeLighT(EncoderDecoder):
         self.output = TiedOutput(width, words, options.output_bias, **output)
 
 
-def _check_words(width: int, embedding: Mapping[str, Any]) -> None:
+def _check_options(width: int, embedding: Mapping[str, Any]) -> None:
     """Check embedding and width of DeLighT.
 
     Raises:
