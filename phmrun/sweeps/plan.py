@@ -57,38 +57,57 @@ def plan(
             file, has several seeds but a command without ``{seed}``, or no cell is left. Its key ``baseline`` fits no
             cell, or all; cells are counted before ``only``, without excluded ones.
     """
-    file, numbers, only = sweep.file, sweep.seeds(seeds), only or {}
-    count = (prod(len(values) for values in file.grid.values()) + len(file.include)) * len(numbers)
-    if count > MOST_CELLS:  # refused before the product is built
-        what = (
-            f"{f'{count:,}' if count < 10**15 else 'far too many'} cells are more than the {MOST_CELLS:,} of one sweep"
-        )
-        raise PhmrunError(what, where=sweep.source.at("grid"), hint="Take fewer seeds or values, or several files.")
-    wanted = {key: values for key, values in only.items() if key != SEED}
-    kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, {SEED: only.get(SEED, [seed])})]
-    left_out, baseline = [pattern_of(values) for values in file.exclude], pattern_of(file.baseline)
-    every = [
-        replace(cell, baseline=fits(cell.at, cell.config, baseline) if baseline else None)
-        for cell in _without_seeds(sweep, options_of)
-        if not any(fits(cell.at, cell.config, pattern) for pattern in left_out)
-    ]
+    numbers, only = sweep.seeds(seeds), only or {}
+    _require_few(sweep, len(numbers))
+    every = _marked(sweep, _without_seeds(sweep, options_of))
     for cell in every:
         _check_seed_placeholder(cell, numbers)
-    values = {
-        key: ", ".join(dict.fromkeys(cell.labels.get(key, "") for cell in every)) for cell in every for key in cell.at
-    }
-    hint = f"A key is one of the sweep ({', '.join([*values, SEED])}) or a dotted one of the configuration."
-    hint += "".join(f" Values of {key}: {values[key]}." for key in {**wanted, **baseline} if key in values)
+    wanted = {key: values for key, values in only.items() if key != SEED}
+    baseline = pattern_of(sweep.file.baseline)
+    hint = _hint(every, {**wanted, **baseline})
     if baseline and len({cell.baseline for cell in every}) == 1:
         what = f"{listed(baseline)} fits {'every' if every[0].baseline else 'no'} cell of the sweep"
         raise PhmrunError(what, where=sweep.source.at("baseline"), hint=hint)
-    fitting = [cell for cell in every if fits(cell.at, cell.config, wanted)]
-    cells = [seeded for cell in fitting for seeded in _with_seeds(cell, kept_seeds, inspect)]
     if not every:
         raise PhmrunError("every cell of the sweep is excluded", where=sweep.where)
+    kept_seeds = [seed for seed in numbers if fits({SEED: seed}, None, {SEED: only.get(SEED, [seed])})]
+    fitting = [cell for cell in every if fits(cell.at, cell.config, wanted)]
+    cells = [seeded for cell in fitting for seeded in _with_seeds(cell, kept_seeds, inspect)]
     if not cells:
         raise PhmrunError(f"no cell of the sweep fits {listed(only)}", where=sweep.where, hint=hint)
     return Plan(sweep, cells, inspect=inspect)
+
+
+def _require_few(sweep: Sweep, seeds: int) -> None:
+    """Check the number of cells, before their product is built.
+
+    Raises:
+        PhmrunError: (exit 2) There are more than 100,000.
+    """
+    file = sweep.file
+    count = (prod(len(values) for values in file.grid.values()) + len(file.include)) * seeds
+    if count > MOST_CELLS:
+        many = f"{count:,}" if count < 10**15 else "far too many"
+        what = f"{many} cells are more than the {MOST_CELLS:,} of one sweep"
+        raise PhmrunError(what, where=sweep.source.at("grid"), hint="Take fewer seeds or values, or several files.")
+
+
+def _marked(sweep: Sweep, cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells that the sweep does not exclude, each marked as its baseline or not, if it names one."""
+    left_out, baseline = [pattern_of(values) for values in sweep.file.exclude], pattern_of(sweep.file.baseline)
+    return [
+        replace(cell, baseline=fits(cell.at, cell.config, baseline) if baseline else None)
+        for cell in cells
+        if not any(fits(cell.at, cell.config, pattern) for pattern in left_out)
+    ]
+
+
+def _hint(cells: Sequence[Cell], asked: Iterable[str]) -> str:
+    """Return which keys select cells, with the values of those ``asked`` for."""
+    keys = dict.fromkeys(key for cell in cells for key in cell.at)
+    values = {key: ", ".join(dict.fromkeys(cell.labels.get(key, "") for cell in cells)) for key in keys}
+    hint = f"A key is one of the sweep ({', '.join([*values, SEED])}) or a dotted one of the configuration."
+    return hint + "".join(f" Values of {key}: {values[key]}." for key in asked if key in values)
 
 
 def _check_seed_placeholder(cell: Cell, seeds: Sequence[int]) -> None:
