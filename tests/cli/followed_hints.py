@@ -258,7 +258,7 @@ HINTS = [
     ),
     Hint(
         "`phmrun count-params --paper X`",
-        "sweep configs/papers/define/table4.yaml",
+        "sweep configs/papers/matsuno/table4.yaml",
         r"`(phmrun count-params --paper .*?)`",
     ),
     Hint(

@@ -19,24 +19,12 @@ pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[2] / "docs" / "own-parts.md"
 BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-SMALL = {"training.validate_every": 2, "training.checkpoint_every": 2}
-SIZES = {
-    "sva": {"model.width": 16},
-    "parse": {
-        "model.preset": "small",
-        "model.layers": 1,
-        "model.hidden": 16,
-        "model.character_hidden": 16,
-        "batch.size": 400,
-    },
-}
+SMALL = {"training.validate_every": 2, "training.checkpoint_every": 2, "model.width": 16}
 USES = {
     "my_network": ("sva", {"model.network": "bag-of-words"}),
-    "my_parser": ("parse", {"model.network": "window", "model.window": 2}),
     "my_training": ("sva", {"training.optimizer.name": "nesterov", "training.schedule.name": "halving"}),
-    "": ("sva", {"training.optimizer.name": "muon"}),
 }
-"""Task and settings that use the part of a plug-in of the page; no plug-in: the built-in muon."""
+"""Task and settings that use the part of a plug-in of the page."""
 STEPS, KILLED = 6, 3
 
 
@@ -55,9 +43,8 @@ def folder(tmp_path, monkeypatch):
 def train(plugin, runs_dir, kill_at=0):
     """Train in a process of its own, which kills itself before a step; returns its exit code, minus a signal."""
     task, use = USES[plugin]
-    settings = {"training.max_steps": STEPS, **SMALL, **SIZES[task], **use}
+    settings = {"training.max_steps": STEPS, **SMALL, **use}
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    plugins = ["--plugin", f"{plugin}.py"] if plugin else []
     load()
     child = os.fork()
     if child:
@@ -65,7 +52,7 @@ def train(plugin, runs_dir, kill_at=0):
     code = 1
     try:
         _die_before(kill_at)
-        main(["train", task, *plugins, *words, "--runs-dir", runs_dir])
+        main(["train", task, "--plugin", f"{plugin}.py", *words, "--runs-dir", runs_dir])
     except SystemExit as end:
         code = int(end.code or 0)
     except BaseException:  # noqa: BLE001  (a child must not go on with the tests)
@@ -109,8 +96,6 @@ def _tensors(value):
 
 @pytest.mark.parametrize("plugin", USES)
 def test_a_plug_in_is_killed_and_resumed_bit_for_bit(plugin, folder):
-    if not plugin and not hasattr(torch.optim, "Muon"):
-        pytest.skip("this torch has no Muon")
     assert train(plugin, "whole") == 0
     assert train(plugin, "parts", KILLED + 1) == -signal.SIGKILL
     assert train(plugin, "parts") == 0

@@ -14,7 +14,7 @@ ROUNDS = int(os.environ.get("PHMRUN_KILLS", "1"))
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in cases(1, 2) if ROUNDS > 1 or str(case) in ("lm-2-32", "sva-1-64")], ids=str,
+    "case", [case for case in cases(1, 2) if ROUNDS > 1 or str(case) == "lm-2-32"], ids=str,
 )  # fmt: skip
 def test_killed_at_any_moment_it_ends_the_same(case, tmp_path):
     site = Site(tmp_path / "site", case)
@@ -24,9 +24,8 @@ def test_killed_at_any_moment_it_ends_the_same(case, tmp_path):
         assert not trial.differences, trial
 
 
-@pytest.mark.parametrize("kernels", ["auto", "onednn"])
-def test_killed_and_resumed_without_the_setting_it_keeps_its_library(kernels, tmp_path):
-    site, setting = Site(tmp_path / "site", Case("nmt", 1, "32")), ["--set", f"hardware.kernels={kernels}"]
+def test_killed_and_resumed_without_the_setting_it_keeps_its_library(tmp_path):
+    site, setting = Site(tmp_path / "site", Case("nmt", 1, "32")), ["--set", "hardware.kernels=onednn"]
     assert finished(site.start("one", "straight", *setting))[0] == 0, site.said()
     pid = site.start("one", "killed", *setting)
     while not any((site.folder / "killed").glob("*/checkpoints/*.ckpt")):

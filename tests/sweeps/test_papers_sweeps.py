@@ -11,8 +11,7 @@ from phmrun.datasets import CATALOGUE
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
 from phmrun.papers.table import column_groups, is_trained
-from phmrun.sweeps import load_sweep, plan
-from phmrun.sweeps.inspection import inspector
+from phmrun.sweeps import inspection, load_sweep, plan
 
 pytestmark = pytest.mark.long
 
@@ -22,8 +21,10 @@ TWINS = [name for name in packaged_names() if name.startswith("configs/papers/")
 
 @pytest.fixture(scope="module")
 def look():
-    """Shared cache for all sweeps, since many have networks in common."""
-    return inspector({})
+    """Shared cache for all sweeps, since many have networks in common; no vocabulary is learnt of the data."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inspection, "_learnt_sizes", lambda data: None)
+        yield inspection.inspector({})
 
 
 @pytest.fixture(scope="module")

@@ -190,7 +190,7 @@ def test_an_interrupted_planner_takes_its_runs_with_it(sweep, monkeypatch):
 
 @pytest.mark.long
 def test_killed_at_random_moments_it_ends_as_if_undisturbed(sweep, monkeypatch):
-    content = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 3}
+    content = {"task": "toy", "grid": {"model.width": [4, 6, 8]}, "seeds": 2}
     undisturbed = sweep(content, "undisturbed")
     assert undisturbed.finish(4)[0] == 0
     monkeypatch.setenv("FAKE_PACE", "0.03")

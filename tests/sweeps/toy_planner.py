@@ -1,14 +1,19 @@
 """A planner of its own process: ``toy_planner.py SWEEP RUNS_DIR SLOTS [retry]``, with the stand-in for training."""
 
+import os
 import sys
+import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
+import fake_phmrun
 import toy_experiment
 
 from phmrun.cli.sweep import to_run
 from phmrun.config import Task
 from phmrun.registry import TASKS
-from phmrun.sweeps import Cell, Plan, load_sweep, plan
+from phmrun.sweeps import Cell, Plan, executors, load_sweep, plan
 from phmrun.sweeps import scheduler as scheduler_module
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.executors.local import LocalExecutor
@@ -33,9 +38,41 @@ def runs_of(plan: Plan) -> dict[str, Cell]:
     return by_id
 
 
+class Fork:
+    """Stand-in for ``subprocess.Popen``: a fork of this process, which has imported what the run needs."""
+
+    def __init__(self, command: Sequence[str], log: BinaryIO, environment: Mapping[str, str] | None = None) -> None:
+        self.returncode: int | None = None
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            os.setsid()
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+            os.closerange(3, 256)
+            os.environ.update(environment or {})
+            sys.argv = list(command[1:])
+            code = fake_phmrun.main()
+        except BaseException:  # noqa: BLE001  the fork must not go on as a planner
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if ended else None
+        return self.returncode
+
+
 def main(sweep: str, runs_dir: str, slots: str, retry: str = "") -> int:
     created = planned(sweep)
     workplace = Workplace(Path(runs_dir), created.sweep.name, program=PROGRAM)
+    executors.start = Fork
     scheduler_module.LOOK = 0.1
     scheduler_module.POLL = 0.02
     bad = []

@@ -188,12 +188,10 @@ def test_square_classifiers_learn(name, prepared):
 MOMENTS: dict[str, list[Kill]] = {
     "before the first checkpoint": [("micro-batch", 3)],
     "after a validation that no checkpoint has seen": [("micro-batch", 8)],
-    "between two micro-batches of a step": [("micro-batch", 12)],
     "before a validation": [("validation", 2)],
     "while the first checkpoint is written": [("writing", 1)],
     "while last.ckpt is written first": [("writing", 2)],
     "while best.ckpt is written": [("writing", 3)],
-    "while last.ckpt is written again": [("writing", 5)],
     "after training, before the scores": [("evaluation", 1)],
     "again and again": [("micro-batch", 3), ("writing", 2), ("micro-batch", 6), ("validation", 1), ("writing", 3)],
 }
