@@ -81,13 +81,11 @@ def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
     Returns:
         The files written; none if ``what`` is not a single sweep file.
     """
-    if len(what) != 1 or not what[0].endswith((".yaml", ".yml")):
+    copy, is_sweep = to / SWEEP, len(what) == 1 and what[0].endswith((".yaml", ".yml"))
+    if not is_sweep or copy.exists() or not Path(what[0]).is_file():
         return []
-    written = []
-    if not (copy := to / SWEEP).exists() and Path(what[0]).is_file():
-        write_text(copy, read_text(Path(what[0])))
-        written.append(copy)
-    return written
+    write_text(copy, read_text(Path(what[0])))
+    return [copy]
 
 
 def _finished(what: list[str], runs_dir: Path) -> "tuple[list[Run], list[Run]]":

@@ -238,6 +238,23 @@ class DataRecord:
         names = [name for name, candidate in self.splits.items() if candidate.sha256 == split.sha256]
         return "test" if "test" in names else next(iter(names), None)
 
+    @property
+    def files(self) -> list[Source]:
+        """Files of all splits, each once."""
+        return list(dict.fromkeys(file for split in self.splits.values() for file in split.files))
+
+    @property
+    def changed(self) -> list[Path]:
+        """Files on this machine that differ from their records."""
+        return [file for file, recorded in self.here.items() if Source.of(file).sha256 != recorded]
+
+    @property
+    def here(self) -> dict[Path, str]:
+        """Checksums on record of the files on this machine; only absolute paths are looked up."""
+        # Stored results have bare names: a file of that name in the current directory is another one.
+        paths = {Path(file.path): file.sha256 for file in self.files}
+        return {path: digest for path, digest in paths.items() if path.is_absolute() and path.is_file()}
+
     def to_json(self) -> dict[str, Any]:
         """Return the record as a JSON object.
 

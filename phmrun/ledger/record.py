@@ -80,7 +80,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     run.manifest.check_all(without=() if any(run.checkpoints.glob("*.ckpt")) else ("checkpoints",))
     manifest = run.manifest.read()
     data = run.data() or DataRecord()
-    files = list(dict.fromkeys(file for split in data.splits.values() for file in split.files))
+    files = data.files
     return {
         "format": FORMAT,
         "run": run.id,

@@ -5,7 +5,6 @@ test item, from the predictions or the results file.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from phmrun.checksums import CHECKSUMS, fault_in
@@ -14,7 +13,7 @@ from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
 from phmrun.files import cache_dir, sha256_of
 from phmrun.ledger import Run
-from phmrun.ledger.environment import Source
+from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
@@ -70,16 +69,13 @@ def _raw_data(run: Run, _: Record | None) -> Outcome:
 
     Only absolute paths are looked up. The link is broken if a file differs, and absent if none is on this machine.
     """
-    data = run.data()
-    files = {file.path: file for split in data.splits.values() for file in split.files} if data else {}
-    # Stored results have bare names: a file of that name in the current directory is another one.
-    here = {path: file for path, file in files.items() if Path(path).is_absolute() and Path(path).is_file()}
-    for path, file in here.items():
-        if Source.of(Path(path)).sha256 != file.sha256:
-            return BROKEN, f"{path} has changed since the run was trained on it"
-    if not here:
-        return ABSENT, f"{counted(len(files), 'file')} on record, none on this machine"
-    return INTACT, f"{len(here)} of {counted(len(files), 'file')} on this machine, as recorded"
+    data = run.data() or DataRecord()
+    number = counted(len({file.path for file in data.files}), "file")
+    if changed := data.changed:
+        return BROKEN, f"{changed[0]} has changed since the run was trained on it"
+    if not data.here:
+        return ABSENT, f"{number} on record, none on this machine"
+    return INTACT, f"{len(data.here)} of {number} on this machine, as recorded"
 
 
 def _prepared_data(run: Run, record: Record | None) -> Outcome:

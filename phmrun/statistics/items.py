@@ -77,31 +77,15 @@ class Resampled:
     items: int
 
 
-def resampled_variance(
-    system: Sequence[NDArray[Any]], reference: Sequence[NDArray[Any]], measure: Measure, draws: int = DRAWS
-) -> ItemVariance:
-    """Return the variance of a corpus score over items.
-
-    It is bootstrapped with a fixed seed; all runs of both sides get the same resamples.
-
-    Args:
-        system: Counts ``[items, kinds]`` of each seed, natural numbers of any type.
-        reference: The same of the reference.
-        measure: Corpus scores ``[sets]`` from sums of counts ``[sets, kinds]``.
-        draws: Number of resamples, at least 2; 1,000 by default.
-
-    Raises:
-        ValueError: The runs have different numbers of items.
-    """
-    runs = resampled([*system, *reference], measure, draws)
-    return variance_of_resamples(runs[: len(system)], runs[len(system) :])
-
-
 def resampled(runs: Sequence[NDArray[Any]], measure: Measure, draws: int = DRAWS) -> list[Resampled]:
     """Return the scores of runs on the same resamples, drawn with a fixed seed.
 
-    The resamples depend on nothing but the number of items and ``draws``. The arguments are those of
-    :func:`resampled_variance`; there is at least one run.
+    The resamples depend on nothing but the number of items and ``draws``.
+
+    Args:
+        runs: Counts ``[items, kinds]`` of each run, natural numbers of any type; at least one run.
+        measure: Corpus scores ``[sets]`` from sums of counts ``[sets, kinds]``.
+        draws: Number of resamples, at least 2; 1,000 by default.
 
     Raises:
         ValueError: The runs have different numbers of items.

@@ -17,7 +17,6 @@ from phmrun.config.options import options_of
 from phmrun.engine.code import code_marks
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger.directory import directory_of
-from phmrun.ledger.environment import Source
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.run import Run
 from phmrun.ledger.sameness import runs_beside
@@ -173,9 +172,7 @@ class RecordedData:
 def _files_are_unchanged(run: Run) -> bool:
     """True if the data files of a run that exist on this machine have the recorded checksums; cached."""
     data = run.data()
-    files = {file.path: file.sha256 for split in data.splits.values() for file in split.files} if data else {}
-    here = {Path(path): digest for path, digest in files.items() if Path(path).is_absolute() and Path(path).is_file()}
-    return all(Source.of(path).sha256 == digest for path, digest in here.items())
+    return data is None or not data.changed
 
 
 def _key(task: str, values: Mapping[str, object]) -> str:

@@ -89,8 +89,7 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
     asked = asked or Asked()
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
         return view_of_sweep(names[0], runs_dir, asked)[0]
-    summaries = [Run.find(runs_dir, name, lenient=True) for name in names] if names else done(list_runs(runs_dir))
-    runs = [run for run in summaries if run is not None]
+    runs = [Run.find(runs_dir, name, lenient=True) for name in names] if names else done(list_runs(runs_dir))
     if not runs:
         raise PhmrunError(
             f"no run in {runs_dir} is done",

@@ -32,7 +32,7 @@ from phmrun.metric import metric_of
 from phmrun.progress import note
 from phmrun.registry import TASKS
 from phmrun.results.items import RunItems
-from phmrun.statistics.items import resampled_variance
+from phmrun.statistics.items import variance_of_resamples
 from phmrun.statistics.verdict import Judgement, Question, judge
 from phmrun.sweeps.serving import serve_all
 
@@ -282,8 +282,8 @@ class Search:
             values[result.label] = [float(entry["value"]) for entry in scores if isinstance(entry, Mapping)]
             sides = [reader.of(self._counted(side), score) for side in (result, control)]
             if metric.measure is not None and all(sides):
-                counts = [[run.counts for run in side] for side in sides]
-                items[result.label] = resampled_variance(counts[0], counts[1], metric.measure)
+                drawn = [reader.resampled(self._counted(side), score, metric.measure) for side in (result, control)]
+                items[result.label] = variance_of_resamples(drawn[0], drawn[1])
         reference = values.pop(control.label)
         items.pop(control.label, None)
         question = Question(self.goal.within or None, metric.lower_is_better)

@@ -6,7 +6,7 @@ from statistics import stdev
 import numpy as np
 import pytest
 
-from phmrun.statistics.items import resampled_variance, variance_of_means
+from phmrun.statistics.items import resampled, variance_of_means, variance_of_resamples
 from phmrun.statistics.verdict import Population, Question, Verdict, collapsed, fisher_exact, judge
 from phmrun.statistics.welch import CAUTION, detectable_deviations, difference, noncentrality, seeds_needed
 
@@ -127,8 +127,9 @@ def test_variance_over_items_is_the_same_in_closed_form_and_resampled():
     easy = stream.uniform(0.3, 1, 400)
     sides = [[(stream.random(400) < easy).astype(float) for _ in range(4)] for _ in range(2)]
     closed = variance_of_means(*sides)
-    counts = [[np.stack([run, np.ones(400)], axis=1) for run in side] for side in sides]
-    drawn = resampled_variance(*counts, lambda sums: sums[:, 0] / sums[:, 1], draws=2000)
+    counts = [np.stack([run, np.ones(400)], axis=1) for side in sides for run in side]
+    runs = resampled(counts, lambda sums: sums[:, 0] / sums[:, 1], draws=2000)
+    drawn = variance_of_resamples(runs[:4], runs[4:])
     assert drawn.of_items == pytest.approx(closed.of_items, rel=0.1)
     assert drawn.scores[0] == pytest.approx(closed.scores[0])
 
