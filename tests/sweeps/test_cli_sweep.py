@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from forks import forked_runs
 from tiny_experiments import write_corpus
 
 from phmrun.cli.app import main
@@ -103,7 +104,7 @@ def test_real_runs(tmp_path, capsys):
     assert f"0 of 1 done · 1 interrupted; to continue: phmrun {shlex.join(command)}" in err
     (status,) = (tmp_path / "runs").glob("*/status.json")
     assert json.loads(status.read_text())["state"] == "interrupted"
-    with pytest.raises(SystemExit) as end:
+    with forked_runs(1), pytest.raises(SystemExit) as end:
         main(command)
     out, err = capsys.readouterr()
     assert (end.value.code, out) == (0, "1 cell: 1 done\n"), err
