@@ -7,8 +7,9 @@
 its factors, and all other tensors as they are. Load them with `model.load_state_dict(weights)`.
 
 The metadata entry "phmrun" of the file is JSON. `steps` has the structures with their options and places, `shapes` the
-rows and columns of each W. `tied` has further names of tensors, and `int8` the scales of 8-bit tensors. A biaffine
-form's matrices are `NAME.maps.NUMBER.matrix`. An LSTM's factors are under `cells`: only phmrun builds its weights.
+rows and columns of each W. `tied` has further names of tensors, `int8` and `int4` the scales of tensors of 8 and 4
+bits, and `repairs` the factors of their rounding errors. A biaffine form's matrices are `NAME.maps.NUMBER.matrix`. An
+LSTM's factors are under `cells`: only phmrun builds its weights.
 """
 
 import json
@@ -83,6 +84,11 @@ def dense_weights(path: str | Path) -> dict[str, Tensor]:
         stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for name, scale in recipe.get("int8", {}).items():
         stored[name] = stored[name] * stored.pop(scale)
+    for name, scale in recipe.get("int4", {}).items():
+        whole = torch.stack([stored[name] & 15, stored[name] >> 4], -1).flatten(-2).float() - 8
+        stored[name] = whole * stored.pop(scale).float().repeat_interleave(32, -1)
+    for name, (up, down) in recipe.get("repairs", {}).items():
+        stored[name] = stored[name] + stored.pop(up).float() @ stored.pop(down).float()
     weights = {name: value.float() if value.is_floating_point() else value for name, value in stored.items()}
     weights.update({name: weights[source] for name, source in recipe["tied"].items()})
     for step in recipe["steps"]:

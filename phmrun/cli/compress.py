@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,6 +35,7 @@ def compress(
     output: Annotated[str | None, typer.Option(autocompletion=completion.layers)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
     budget: str | None = None,
+    allocate: Literal["loss", "error"] = "loss",
     steps: Annotated[int, typer.Option(min=0)] = 0,
     teacher: Annotated[bool, typer.Option("--teacher/--no-teacher")] = True,
     calibrate: Annotated[int, typer.Option(min=0)] = 8,
@@ -50,13 +51,16 @@ def compress(
     of frozen weights are merged first; --layer dense does nothing else.
 
     Args:
-        layer: Structure of the weight matrices inside the blocks (`phmrun layers`).
+        layer: Structure of the weight matrices inside the blocks (`phmrun layers`); with --budget, several with commas
+            between, of which each matrix gets the best (low-rank,monarch).
         n: Order n of --layer; other options: --set layer.rank=16.
         embedding: Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.
         output: Structure of the output layer, if it is not tied to the embedding.
         set_: Option of the structure (layer.rank=16), or any configuration key of the new run, such as other data for
             calibration and training (data.prefix=corpus/); may be repeated.
         budget: Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense.
+        allocate: How --budget finds the structure and size of each matrix: by the calibration loss with each candidate
+            (loss), or by the error of its outputs, for large models (error).
         steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
             learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).
         teacher: Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).
@@ -66,6 +70,7 @@ def compress(
     Examples:
         phmrun compress latest --layer phm --n 4 --steps 0
         phmrun compress latest --layer low-rank --embedding low-rank --budget 1/2 --steps 300
+        phmrun compress latest --layer low-rank,monarch --budget 1/2 --allocate error --dry-run
         phmrun compress latest --layer dense --calibrate 0
     """
     plugins = load_plugins(plugin)
@@ -89,7 +94,9 @@ def compress(
         raise _without_data(trained, f"--layer {layer}" + ("" if n is None else f" --n {n}"))
     weights = trained.load(checkpoint=checkpoint)
     trained, config = merge_updates(trained), without_updates(config, trained)
-    wanted = layer_of(layer, options["layer"])
+    wanted, *others = (layer_of(name.strip(), options["layer"]) for name in layer.split(","))
+    if others and share is None:
+        raise PhmrunError("several structures need a budget: use --budget 1/2, for instance", where="--layer")
     named = {"embedding": embedding, "output": output}
     plan = make_plan(
         trained,
@@ -99,6 +106,8 @@ def compress(
         fixed=bool(options["layer"]),
         tables={scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name},
         config=config,
+        others=others,
+        allocate=allocate,
     )
     training = further_training(
         config.training, trained.module.schedule, trained.run.status.step, steps, [key for key, *_ in chosen]

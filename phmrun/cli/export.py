@@ -40,7 +40,8 @@ def export(
         out: Output file or directory (default: in exports/ of the run directory).
         factored: Keep the factors of structures, in a safetensors file of 1/n of the size; default: dense matrices.
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, ctranslate2); int8_float32, float16
-            (ctranslate2).
+            (ctranslate2); int4 (safetensors), int4+8, int4+16, int4+32 and int8+8 with factors of that rank for the
+            rounding errors, calibrated on 8 training batches.
         split: Split that --compare scores.
         compare: Write all installed formats, and measure bytes, memory, time per sentence and score of each.
 

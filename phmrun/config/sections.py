@@ -63,10 +63,10 @@ class LayerConfig(OpenSection):
 
 
 class MapConfig(Section):
-    """Structure of a single matrix of the network."""
+    """Structure of single matrices of the network."""
 
     name: str = Field(min_length=1)
-    """Name of the matrix in the network, as `phmrun count-params` lists it."""
+    """Name of the matrix in the network, as `phmrun count-params` lists it, or a pattern such as `encoder.*.expand`."""
     layer: LayerConfig
     """Structure of the matrix, with options."""
 

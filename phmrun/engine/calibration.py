@@ -70,6 +70,40 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
     return {name: (total / counts[name]).float() for name, total in sums.items()}
 
 
+def output_gradients(module: TrainingModule, batches: Sequence[Any]) -> dict[str, float]:
+    """Return the weight of each linear map's output error in the loss, by name.
+
+    An error e of the outputs y, independent of the loss's gradient g there, raises the loss by about
+    Σ (g·e)² / 2 = E‖e‖² · Σ‖g‖² / 2k, summed over all vectors (Fisher information; k outputs). Returned is
+    Σ‖g‖² / 2k by unit, so that its product with E‖e‖² is in nats per unit. Maps that are not called are missing.
+    """
+    sums: dict[str, float] = {}
+    units = 0
+    module.train()  # in eval mode some losses have no gradient
+    module.network.eval()
+    outputs: list[tuple[str, Tensor]] = []
+    hooks = [
+        child.register_forward_hook(lambda _, __, output, name=name: outputs.append((name, output)))
+        for name, child in module.network.named_modules()
+        if isinstance(child, Linear)
+    ]
+    try:
+        for batch in batches:
+            outputs.clear()
+            loss = module.loss(batch)
+            units += loss.units
+            tensors = [output for _, output in outputs]
+            gradients = torch.autograd.grad(loss.total, tensors, allow_unused=True) if tensors else ()
+            for (name, _), gradient in zip(outputs, gradients, strict=True):
+                if gradient is not None:
+                    sums[name] = sums.get(name, 0.0) + float(gradient.square().sum()) / (2 * gradient.shape[-1])
+    finally:
+        module.eval()
+        for hook in hooks:
+            hook.remove()
+    return {name: total / units for name, total in sums.items()}
+
+
 @torch.no_grad()
 def mean_loss(module: TrainingModule, batches: Sequence[Any]) -> float:
     """Return the mean negative log-likelihood per unit over the batches, in nats.

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import islice
-from typing import Any
+from itertools import chain, islice
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -15,13 +15,14 @@ from phmrun.config.options import checked_options, options_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import TrainingConfig
 from phmrun.engine.adaptation import adapter_layers
-from phmrun.engine.calibration import input_covariances, mean_loss
+from phmrun.engine.calibration import input_covariances, mean_loss, output_gradients
 from phmrun.engine.data import build_data, contents
 from phmrun.engine.derivation import Derivation
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
+from phmrun.layers.fitting import error
 from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
@@ -35,6 +36,8 @@ ORDERS: dict[str, tuple[Any, ...]] = {
 }
 """Candidate values under a budget, for the first of these options that a structure has."""
 DENSE = {"structure": "dense"}
+Allocation = Literal["loss", "error"]
+"""Measure of the damage by which a budget is allocated: loss with one map replaced, or error of its outputs."""
 SCOPES = ("embedding", "output")  # parts of a network that are kept unless requested
 
 
@@ -110,6 +113,8 @@ def make_plan(
     fixed: bool,
     tables: Mapping[str, LayerConfig] | None = None,
     config: Experiment | None = None,
+    others: Sequence[LayerConfig] = (),
+    allocate: Allocation = "loss",
 ) -> Plan:
     """Fit a structure to every dense map inside a network's blocks.
 
@@ -124,13 +129,17 @@ def make_plan(
         fixed: True if the user set the structure's order, so that a map has exactly this one or stays dense.
         tables: Structures for the parts "embedding" and "output"; parts not named are kept.
         config: Experiment whose batches calibrate; None for the run's own.
+        others: Further structures that a map may have under a budget.
+        allocate: Damage of a candidate: "loss", the loss with this map alone replaced, measured for each candidate;
+            "error", estimated to the second order from the error of the outputs and the loss's gradients there, which
+            are measured once. Tables, and maps without such gradients, always have the measured damage.
 
     Raises:
         PhmrunError: (exit 2) No map, or no table of a named part, can have its structure; the budget is too small or
             lacks calibration batches; or the data have another vocabulary. Sizes are checked before the fit.
     """
     tables = tables or {}
-    if any(STRUCTURES.get(item.structure).adapter for item in (layer, *tables.values())):
+    if any(STRUCTURES.get(item.structure).adapter for item in (layer, *others, *tables.values())):
         what = "updates of frozen weights are no compression"
         hint = f"Update it: phmrun train … --extend {trained.run.reference}"
         raise PhmrunError(what, where=trained.run.id, hint=hint)
@@ -146,16 +155,18 @@ def make_plan(
     if budget is not None and not batches:
         raise PhmrunError("a budget needs calibration batches: use --calibrate 8, for instance", where="--calibrate")
     wanted = {name: tables.get(scope_of(name), layer) for name in dense}
-    candidates = {
-        name: _fitting(old, [wanted[name].arguments] if budget is None or fixed else _candidates(wanted[name]))
-        for name, old in dense.items()
-    }
+    candidates = {}
+    for name, old in dense.items():
+        kinds = [wanted[name], *(() if scope_of(name) in tables else others)]
+        sizes = [[kind.arguments] if budget is None or fixed else _candidates(kind) for kind in kinds]
+        candidates[name] = _fitting(old, [*chain(*sizes)])
     _check_candidates(dense, candidates, wanted)
     total = sum(parameter.numel() for parameter in module.network.parameters())
     most = None if budget is None else _room(dense, candidates, budget, total, tables)
-    data = _calibration(trained, config or trained.config, batches)
+    data = calibration(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
     before = mean_loss(module, data) if data else None
+    gradients = output_gradients(module, data) if budget is not None and allocate == "error" else {}
     choices: dict[str, list[tuple[FittedMap, Structure]]] = {}
     with progress("fitting", len(dense), "maps") as advance:
         for name, old in dense.items():
@@ -163,10 +174,14 @@ def make_plan(
             # Each map is replaced alone. The allocation assumes that damages add up; the loss with all maps replaced,
             # below, shows whether they do.
             if budget is not None and before is not None:
-                choices[name] = [
-                    (replace(fit, damage=_loss_with(module, data, {name: new}) - before), new)
-                    for fit, new in choices[name]
-                ]
+                weight, read = old.materialize().detach(), covariances.get(name)
+                energy = error(weight, torch.zeros_like(weight), read) * gradients.get(name, 0.0)
+                for place, (fit, new) in enumerate(choices[name]):
+                    if name in gradients and fit.output_energy is not None:
+                        damage = energy * (1 - fit.output_energy)
+                    else:
+                        damage = _loss_with(module, data, {name: new}) - before
+                    choices[name][place] = replace(fit, damage=damage), new
             advance(1)
     chosen = _chosen(dense, choices, most)
     structures = {name: structure for name, (_, structure) in chosen.items()}
@@ -236,7 +251,7 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
     return Derivation({**marks, "teacher": trained.run.id}, start, trained)
 
 
-def _calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
+def calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
     """Return the first ``batches`` training batches of an experiment.
 
     There are fewer if an epoch has fewer. The data are prepared, and their vocabulary compared with the run's. With 0

@@ -13,16 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
 from phmrun.config import decoding_section
+from phmrun.engine.calibration import input_covariances
 from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
+from phmrun.exchange.compress import calibration
 from phmrun.exchange.ctranslate2 import Quantization, converted
 from phmrun.exchange.factored import factored_copy
 from phmrun.exchange.pages import ctranslate2_page, onnx_page
@@ -43,6 +46,8 @@ TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a se
 MARK = "phmrun.json"  # weights and search settings of an exported directory
 SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
 """Settings of the search that translations depend on."""
+BATCHES = 8  # training batches for the factors of rounding errors
+NONE: Mapping[str, Tensor] = MappingProxyType({})
 TOLERANCE = 1e-4
 """Largest accepted difference of an output, relative to its largest absolute value."""
 
@@ -54,7 +59,7 @@ class Format:
     Attributes:
         name: "checkpoint", "safetensors", "onnx" or "ctranslate2".
         factored: True for factors of structures, False for dense matrices.
-        precision: "none", "bfloat16" or "int8".
+        precision: "none", "bfloat16", "int8", "int4" or "int4+16", with the rank of factors of the rounding errors.
     """
 
     name: str
@@ -110,7 +115,8 @@ def export(
         kind: "safetensors" (weights), "onnx" (a program) or "ctranslate2" (a folder for this engine); for a network of
             transformers "transformers" (a folder with dense matrices) or "peft" (the updates of frozen matrices).
         factored: Write the factors of structures; else their dense matrices.
-        precision: Rounding of the weights; outputs of rounded weights are compared, but may differ.
+        precision: Rounding of the weights; outputs of rounded weights are compared, but may differ. Factors of the
+            rounding errors are those of 8 training batches.
         checkpoint: "best", "last" or a file; None: those that training scored.
 
     Raises:
@@ -138,7 +144,10 @@ def export(
     folder = trained.run.access.folder("exports")
     if kind == "onnx" and program.parts:
         return _export_parts(program, path or folder / "onnx", form, trained, facts)
-    return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts)
+    moments = {}
+    if "+" in precision:
+        moments = input_covariances(trained.module, calibration(trained, trained.config, BATCHES))
+    return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts, moments)
 
 
 def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str, checkpoint: str | None) -> Exported:
@@ -201,8 +210,12 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     return Exported(directory, kind, size, difference, {}, ())
 
 
-def _export_file(program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str]) -> Exported:
+def _export_file(
+    program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str], moments: Mapping[str, Tensor] = NONE
+) -> Exported:
     """Write one file, and compare its outputs with the trained model's.
+
+    ``moments`` are those of :func:`phmrun.layers.save`.
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is written.
@@ -213,7 +226,7 @@ def _export_file(program: ExportGraph, path: Path, form: Format, facts: Mapping[
         hint = f"Name a file: --out {path / f'model.{form.name}'}"
         raise PhmrunError(f"{form.name} is a file, and a folder has this name", where=str(path), hint=hint)
     with replacing(path) as temporary:
-        run = write(program, temporary, {**facts, **program.facts}, form)
+        run = write(program, temporary, {**facts, **program.facts}, form, moments)
         difference = largest_difference(program, run)
         if difference > TOLERANCE and form.precision == "none":
             what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
@@ -270,20 +283,22 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
     return worst
 
 
-def _write_safetensors(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format) -> Run:
+def _write_safetensors(
+    program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format, moments: Mapping[str, Tensor]
+) -> Run:
     """Write weights by name.
 
     Return the exported function with the weights of the file, which is read back into ``program.network``: rounding
     changes it.
     """
     written = factored_copy(cast(nn.Module, program.trained), program.network) if form.factored else program.network
-    save(written, path, precision=cast(Precision, form.precision), facts=facts)
+    save(written, path, precision=cast(Precision, form.precision), moments=moments, facts=facts)
     read = folded(load(lambda: copy.deepcopy(program.network), path).float())
     program.network.load_state_dict(read.state_dict())
     return program.function
 
 
-def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format) -> Run:
+def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], *_: Any) -> Run:
     """Write an ONNX graph with ``facts`` as its metadata.
 
     Return a function that runs the file in onnxruntime.

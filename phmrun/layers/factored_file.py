@@ -8,7 +8,9 @@ The metadata entry ``phmrun`` is JSON::
 A place is a layer of the factory's model, or a dense matrix in an LSTM that an earlier step has converted:
 ``lstm.cells.0.input.0``. ``"shapes": {"encoder.0": [rows, columns], …}`` are the sizes of each W, for readers other
 than :func:`load`. The optional key ``"int8": {"encoder.0.structure.s": "encoder.0.structure.s.scale", …}`` names 8-bit
-tensors and their scales: the product of both is the tensor. Other metadata are the writer's.
+tensors and their scales: the product of both is the tensor. ``"int4"`` names tensors of 4 bits and their scales: two
+numbers to a byte, the first in the lower half, less 8, times the scale of the 32 numbers. ``"repairs": {NAME: [up,
+down]}`` names factors whose product is then added. Other metadata are the writer's.
 
 A file of updates of frozen weights (structure ``added``) holds no frozen tensors. Its recipe has the further key
 "frozen", their checksum: the factory's model must have the same.
@@ -18,7 +20,7 @@ The file holds numbers and names only; reading it executes nothing.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -30,16 +32,21 @@ from torch import Tensor, nn
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
+from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Structure
 
 Model = TypeVar("Model", bound=nn.Module)
-Precision = Literal["none", "bfloat16", "int8"]
-"""Rounding of stored numbers: "none"; "bfloat16", all of them; "int8", those of large tensors."""
+Precision = Literal["none", "bfloat16", "int8", "int8+8", "int4", "int4+8", "int4+16", "int4+32"]
+"""Rounding of stored numbers: "none"; "bfloat16", all of them; "int8" and "int4", those of large tensors.
+
+The number behind + is the rank of the factors that approximate the rounding errors of linear maps.
+"""
 SMALLEST = 1024
-"""Numbers of the smallest tensor that is stored in 8 bits."""
+"""Numbers of the smallest tensor that is stored in 8 or 4 bits."""
 GROUP = 32
-"""Least numbers that have a scale in common, if the tensor has them below its first dimension."""
+"""Numbers of 4 bits that have a scale in common, and the least of 8 bits if the tensor has them below its first
+dimension."""
 KEY = "phmrun"
 """Metadata entry with the recipe."""
 
@@ -60,6 +67,8 @@ class Recipe(BaseModel):
     tied: dict[str, str]
     frozen: str | None = None
     int8: dict[str, str] = {}
+    int4: dict[str, str] = {}
+    repairs: dict[str, tuple[str, str]] = {}
 
 
 def steps_of(model: nn.Module) -> list[dict[str, Any]]:
@@ -116,7 +125,12 @@ def _of_file(path: Path) -> Iterator[None]:
 
 
 def save(
-    model: nn.Module, path: str | Path, *, precision: Precision = "none", facts: Mapping[str, str] | None = None
+    model: nn.Module,
+    path: str | Path,
+    *,
+    precision: Precision = "none",
+    moments: Mapping[str, Tensor] | None = None,
+    facts: Mapping[str, str] | None = None,
 ) -> Path:
     """Write a converted model as one safetensors file.
 
@@ -127,8 +141,10 @@ def save(
     Args:
         model: Result of :func:`phmrun.layers.convert`, or a module that holds such results.
         path: File to write; it is replaced as a whole.
-        precision: "none": numbers keep their type. "bfloat16": all floating-point numbers. "int8": see :func:`to_int8`;
-            vectors and tensors with fewer than 1,024 numbers keep their type.
+        precision: "none": numbers keep their type. "bfloat16": all floating-point numbers. Otherwise see
+            :func:`to_integers`; vectors and tensors with fewer than 1,024 numbers keep their type.
+        moments: E[x xᵀ] of the inputs x of linear maps by name, for the factors of rounding errors; None: no map has
+            such factors.
         facts: Further metadata of the file; None: none. The recipe replaces an entry "phmrun".
 
     Raises:
@@ -138,7 +154,7 @@ def save(
     from safetensors import torch as safetensors  # slow to import
 
     path = Path(path)
-    steps = steps_of(model)
+    steps, modules = steps_of(model), dict(model.named_modules())
     tensors: dict[str, Tensor] = {}
     tied: dict[str, str] = {}
     names: dict[int, str] = {}
@@ -159,10 +175,13 @@ def save(
     recipe: dict[str, Any] = {"format": 1, "steps": steps, "tied": tied, "shapes": _shapes(model)}
     if frozen:
         recipe["frozen"] = digest_of(frozen)
-    if precision == "int8":
-        recipe["int8"] = to_int8(tensors)
-    elif precision == "bfloat16":
+    if precision == "bfloat16":
         tensors = {name: value.bfloat16() if value.is_floating_point() else value for name, value in tensors.items()}
+    elif precision != "none":
+        tables = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
+        apart = {names[table] for table in tables if table in names}
+        maps = ((name, moment) for name, moment in (moments or {}).items() if isinstance(modules.get(name), nn.Linear))
+        recipe |= to_integers(tensors, precision, apart, {f"{name}.weight": moment for name, moment in maps})
     content = safetensors.save(tensors, metadata={**(facts or {}), KEY: json.dumps(recipe, separators=(",", ":"))})
     with disk_errors(), replacing(path) as unfinished:
         unfinished.write_bytes(content)
@@ -191,10 +210,13 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     with _of_file(Path(path)):
         with safe_open(path, framework="pt") as file:
             recipe = read_recipe(file.metadata())
-            names = [name for name in file.keys() if name not in recipe.int8.values()]  # noqa: SIM118
-            tensors = {name: file.get_tensor(name) for name in names}
-            for name, scale in recipe.int8.items():
-                tensors[name] = tensors[name].float() * file.get_tensor(scale)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        for name, scale in recipe.int8.items():
+            tensors[name] = tensors[name].float() * tensors.pop(scale)
+        for name, scale in recipe.int4.items():
+            tensors[name] = from_int4(tensors[name], tensors.pop(scale))
+        for name, (up, down) in recipe.repairs.items():
+            tensors[name] = tensors[name] + tensors.pop(up).float() @ tensors.pop(down).float()
         model = _converted(model, recipe)
         frozen = {name: value for name, value in _frozen(model).items() if name not in tensors}
         if recipe.frozen != (digest_of(frozen) if frozen else None):
@@ -252,30 +274,73 @@ def _shapes(model: nn.Module) -> dict[str, list[int]]:
     }
 
 
-def to_int8(tensors: dict[str, Tensor]) -> dict[str, str]:
-    """Replace large tensors by 8-bit integers, in place.
+def to_integers(
+    tensors: dict[str, Tensor], precision: str, tables: Collection[str], moments: Mapping[str, Tensor]
+) -> dict[str, dict[str, Any]]:
+    """Replace large tensors by integers of 8 or 4 bits, in place.
 
-    Their scales are added as ``NAME.scale`` in 32 bits, and broadcast to the integers. Vectors, integers and tensors
-    with fewer than 1,024 numbers (``SMALLEST``) stay. A scale belongs to the numbers of the last dimension. If these
-    are fewer than 32 (``GROUP``), it also belongs to those of further trailing dimensions, but never of the first.
-    Numbers are rounded to the nearest integer; the largest absolute value is 127 times its scale.
+    Their scales are added as ``NAME.scale``, and factors of their rounding errors as ``NAME.up`` and ``NAME.down`` in
+    bfloat16. Vectors, integers and tensors with fewer than 1,024 numbers (``SMALLEST``) stay. Tables, and tensors whose
+    last dimension is no multiple of 32, have 8 bits in any case.
+
+    Args:
+        tensors: Tensors by name.
+        precision: "int8" or "int4", and "+" with the rank of the factors. They are the best ones for the outputs of the
+            inputs in ``moments``: LQER (Zhang et al., ICML 2024) with whitened inputs.
+        tables: Names of tables of vectors.
+        moments: E[x xᵀ] of the inputs x of the maps that get factors, by the tensor's name.
 
     Returns:
-        Names of the scales, by tensor.
+        Entries "int8", "int4" and "repairs" of the recipe that are not empty.
     """
-    scales = {}
+    kind, _, rank = precision.partition("+")
+    entries: dict[str, dict[str, Any]] = {"int8": {}, "int4": {}, "repairs": {}}
     for name, values in list(tensors.items()):
         if not values.is_floating_point() or values.dim() < 2 or values.numel() < SMALLEST:
             continue
-        first = values.dim() - 1
-        while first > 1 and values[(0,) * first].numel() < GROUP:
-            first -= 1
-        greatest = values.float().abs().amax(tuple(range(first, values.dim())), keepdim=True)
-        scale = greatest.div(127).clamp(min=torch.finfo(torch.float32).tiny)
-        tensors[name] = (values.float() / scale).round().to(torch.int8)
-        scales[name] = f"{name}.scale"
-        tensors[scales[name]] = scale
-    return scales
+        small = kind == "int4" and name not in tables and values.shape[-1] % GROUP == 0
+        whole, scale = to_int4(values) if small else to_int8(values)
+        tensors[name], tensors[f"{name}.scale"] = whole, scale
+        entries["int4" if small else "int8"][name] = f"{name}.scale"
+        if rank and name in moments:
+            missing = values.float() - (from_int4(whole, scale) if small else whole * scale)
+            for part, factor in zip(("up", "down"), best_low_rank(missing, int(rank), moments[name]), strict=True):
+                tensors[f"{name}.{part}"] = factor.bfloat16().contiguous()
+            entries["repairs"][name] = [f"{name}.up", f"{name}.down"]
+    return {key: entry for key, entry in entries.items() if entry}
+
+
+def to_int8(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a tensor as 8-bit integers and their scales in 32 bits, which broadcast to the integers.
+
+    A scale belongs to the numbers of the last dimension. If these are fewer than 32 (``GROUP``), it also belongs to
+    those of further trailing dimensions, but never of the first. Numbers are rounded to the nearest integer; the
+    largest absolute value is 127 times its scale.
+    """
+    first = values.dim() - 1
+    while first > 1 and values[(0,) * first].numel() < GROUP:
+        first -= 1
+    greatest = values.float().abs().amax(tuple(range(first, values.dim())), keepdim=True)
+    scale = greatest.div(127).clamp(min=torch.finfo(torch.float32).tiny)
+    return (values.float() / scale).round().to(torch.int8), scale
+
+
+def to_int4(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a tensor as 4-bit integers, two to a byte, and their scales in bfloat16.
+
+    Shapes: ``[…, d] -> […, d/2], […, d/32]``. The number of largest absolute value of 32 is -8 times the scale.
+    """
+    groups = values.float().unflatten(-1, (-1, GROUP))
+    largest = groups.gather(-1, groups.abs().argmax(-1, keepdim=True))
+    scale = (largest / -8).bfloat16()
+    whole = (groups / scale.float().where(scale != 0, 1.0)).round().clamp(-8, 7).add(8).to(torch.uint8).flatten(-2)
+    return whole[..., ::2] | whole[..., 1::2] << 4, scale.squeeze(-1)
+
+
+def from_int4(packed: Tensor, scale: Tensor) -> Tensor:
+    """Return the tensor of :func:`to_int4` in single precision."""
+    whole = torch.stack([packed & 15, packed >> 4], -1).flatten(-2).float() - 8
+    return (whole.unflatten(-1, (-1, GROUP)) * scale.float().unsqueeze(-1)).flatten(-2)
 
 
 def _converted(model: Model, recipe: Recipe) -> Model:

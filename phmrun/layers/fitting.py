@@ -46,11 +46,15 @@ def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None
 def steadied(covariance: Tensor) -> Tensor:
     """Return the covariance in double precision, with a ridge on its diagonal.
 
-    The ridge is 1e-6 (``RIDGE``) times the mean of the diagonal, or 1 if that is zero.
+    The ridge is 1e-6 (``RIDGE``) times the mean of the diagonal, or 1 if that is zero. It is raised tenfold until the
+    sum is positive definite, which few inputs in single precision may not be.
     """
     covariance = covariance.double()
     ridge = RIDGE * float(covariance.diagonal().mean()) or 1.0
-    return covariance + ridge * torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+    eye = torch.eye(len(covariance), dtype=covariance.dtype, device=covariance.device)
+    while bool(covariance.isfinite().all()) and int(torch.linalg.cholesky_ex(covariance + ridge * eye).info):
+        ridge *= 10
+    return covariance + ridge * eye
 
 
 def best_low_rank(weight: Tensor, rank: int, covariance: Tensor | None = None) -> tuple[Tensor, Tensor]:

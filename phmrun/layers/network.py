@@ -1,6 +1,7 @@
 """Structures of a whole network: lookup by name and replacement, and tied output maps."""
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from torch import nn
@@ -36,17 +37,20 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
 
     Args:
         network: Network to change.
-        layers: ``{"structure": …, option: …}`` by name, as in :func:`structures_of`.
+        layers: ``{"structure": …, option: …}`` by name, as in :func:`structures_of`, or by a pattern of names such as
+            "encoder.*.expand"; of several, the last one counts.
 
     Raises:
         PhmrunError: A map does not exist, or a structure does not fit it; maps before it are replaced.
     """
     structures = structures_of(network)
-    for name, layer in layers.items():
-        if name not in structures:
-            close = " or ".join(nearest(name, structures))
-            raise PhmrunError(f"the network has no map {name!r}", where="maps", hint=f"Did you mean {close}?")
-        set_structure(network, name, made_for(structures[name], layer))
+    for pattern, layer in layers.items():
+        names = [name for name in structures if fnmatchcase(name, pattern)]
+        if not names:
+            close = " or ".join(nearest(pattern, structures))
+            raise PhmrunError(f"the network has no map {pattern!r}", where="maps", hint=f"Did you mean {close}?")
+        for name in names:
+            set_structure(network, name, made_for(structures[name], layer))
 
 
 def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:

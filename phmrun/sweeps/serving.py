@@ -86,17 +86,17 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     """Return the installed formats that fit the run, the checkpoint first.
 
     Factors need a structure other than dense, ONNX a traceable network, CTranslate2 a translation task. Each but ONNX
-    comes in full precision, bfloat16 and int8.
+    comes in full precision, bfloat16 and int8, safetensors in int4, too.
     """
     program = trained.module.export_graph()
     factored = [False, True] if _is_structured(trained) else [False]
-    roundings = ("none", "bfloat16", "int8")
+    roundings = ("none", "bfloat16", "int8", "int4")
     formats = [Format("checkpoint")]
     formats += [Format("safetensors", kept, precision) for kept in factored for precision in roundings]
     if not program.untraceable:
         formats.append(Format("onnx"))
     if TASKS.get(trained.config.task).converts:
-        formats += [Format("ctranslate2", False, precision) for precision in roundings]
+        formats += [Format("ctranslate2", False, precision) for precision in roundings[:3]]
     return [item for item in formats if item.name == "checkpoint" or find_spec(PACKAGES[item.name])]
 
 

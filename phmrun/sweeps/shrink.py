@@ -4,7 +4,7 @@ Every trained candidate is an ordinary run, and every measurement is kept in the
 therefore continues where it was interrupted.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
@@ -37,8 +37,10 @@ from phmrun.statistics.verdict import Judgement, Question, judge
 from phmrun.sweeps.serving import serve_all
 
 By = Literal["bytes", "parameters", "latency"]
-STRUCTURES = ("low-rank", "monarch", "phm")
-"""Structures to try, in this order; their tables are low-rank, which fits any size."""
+STRUCTURES = (("low-rank",), ("monarch",), ("phm",), ("low-rank", "monarch", "phm"))
+"""Structures to try, in this order, of several the best for each map; tables are low-rank, which fits any size."""
+ROUNDINGS = ("bfloat16", "int8", "int4+16", "int4")
+"""Roundings to try, in this order."""
 RATES = (0.3, 0.1, 0.03)
 """Peak rates of further training, as shares of the run's highest; the best on the validation data is kept."""
 BATCHES = 8  # calibration batches
@@ -146,7 +148,7 @@ class Search:
         """Yield measured candidates in order of effort.
 
         These are roundings of the run (unless the goal is on parameters), the control, each structure, and a narrower
-        student if the network has a width. Roundings are bfloat16 and int8, and CTranslate2's int8 if the task converts
+        student if the network has a width. Roundings are ``ROUNDINGS``, and CTranslate2's int8 if the task converts
         to it. Structures and student are measured in full precision and, unless the goal is on parameters, in int8.
         They are tried at each share of :meth:`_shares_of_parameters`. One that cannot be built is left out with a note.
         The student trains at the run's own highest rate only.
@@ -157,7 +159,7 @@ class Search:
         trained = open_run(self.run)
         factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
         if self.goal.by != "parameters":
-            for precision in ("bfloat16", "int8"):
+            for precision in ROUNDINGS:
                 yield self._measured("rounding", f"{precision} of the run", [self.run], factored, precision)
             if TASKS.get(trained.config.task).converts:
                 yield self._measured(
@@ -167,9 +169,9 @@ class Search:
         yield self._measured("control", label, self._trained(continued(self.run), RATES), False, "none")
         shares = self._shares_of_parameters(factored)
         trainings: list[tuple[str, str, Training, tuple[float, ...]]] = [
-            ("structure", f"{name} at {float(share):.0%}", compressed(self.run, name, share), RATES)
+            ("structure", f"{' or '.join(names)} at {float(share):.0%}", compressed(self.run, names, share), RATES)
             for share in shares
-            for name in STRUCTURES
+            for names in STRUCTURES
         ]
         if hasattr(getattr(trained.config, "model", None), "width"):
             trainings += [
@@ -326,7 +328,7 @@ def _further(run: Run, start: Start) -> Training:
     return make
 
 
-def compressed(run: Run, structure: str, share: Fraction) -> Training:
+def compressed(run: Run, names: Sequence[str], share: Fraction) -> Training:
     """Return the further training of a run compressed by structures.
 
     The structures are fitted once, by the first training, and the fit is drawn from the run's seed. The run is the
@@ -334,10 +336,11 @@ def compressed(run: Run, structure: str, share: Fraction) -> Training:
 
     Args:
         run: The run.
-        structure: Structure of the maps; the tables get low-rank ones.
+        names: Structures of the maps; of several, each map gets one by the error of its outputs. Tables are low-rank.
         share: Share of the parameters to keep.
     """
-    layer, tables = layer_of(structure, {}), {"embedding": layer_of("low-rank", {})}
+    layer, *others = (layer_of(name, {}) for name in names)
+    tables = {"embedding": layer_of("low-rank", {})}
 
     @cache
     def plan() -> Plan:
@@ -345,7 +348,16 @@ def compressed(run: Run, structure: str, share: Fraction) -> Training:
         trained = open_run(run)
         trained.load()
         torch.manual_seed(trained.config.seed)  # the same fit when an interrupted search goes on
-        return make_plan(trained, layer, budget=share, batches=BATCHES, fixed=False, tables=tables)
+        return make_plan(
+            trained,
+            layer,
+            budget=share,
+            batches=BATCHES,
+            fixed=False,
+            tables=tables,
+            others=others,
+            allocate="error" if others else "loss",
+        )
 
     def start(trained: TrainedModel, weights: str, config: Experiment) -> tuple[Experiment, Derivation]:
         """Derive the compressed run."""

@@ -38,7 +38,7 @@ def measured(monkeypatch):
         (item,) = formats
         calls.append((run.id, item.label, split))
         total = int(run.parameters()["total"])
-        size = total * {"none": 4, "bfloat16": 2, "int8": 1}[item.precision]
+        size = total * {"none": 4, "bfloat16": 2, "int8": 1, "int4+16": 0.75, "int4": 0.6}[item.precision]
         return [Served(item, Path("x"), total, size, 0.0, 10, 5.0, 1.0, 1.0, "bleu", 30.0, 0, 12)]
 
     monkeypatch.setattr(shrink, "serve_all", serve_all)
@@ -67,7 +67,7 @@ def test_rounding_that_reaches_the_goal_is_recommended_without_training(fresh, m
 
 
 def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measured, monkeypatch):
-    monkeypatch.setattr(shrink, "STRUCTURES", ("low-rank",))
+    monkeypatch.setattr(shrink, "STRUCTURES", (("low-rank", "block-circulant"),))
     monkeypatch.setattr(shrink, "RATES", (0.1,))
     goal = Goal(Fraction(3, 5), by="parameters", steps=2, every=True)
     shown = []
@@ -85,7 +85,7 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
 
 
 def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_path, monkeypatch):
-    monkeypatch.setattr(shrink, "STRUCTURES", ("low-rank",))
+    monkeypatch.setattr(shrink, "STRUCTURES", (("low-rank",),))
     monkeypatch.setattr(shrink, "RATES", (0.1,))
     goal = Goal(Fraction(3, 5), by="parameters", steps=2)
     steps, step = [], TrainingModule.training_step

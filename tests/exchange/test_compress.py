@@ -12,7 +12,7 @@ from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.compress import derivation, layer_of, make_plan
 from phmrun.exchange.further_training import further_training
-from phmrun.layers.network import scope_of, structures_of
+from phmrun.layers.network import replace_structures, scope_of, structures_of
 
 
 @pytest.fixture
@@ -86,10 +86,31 @@ def test_a_budget_leaves_dense_what_costs_most(parent):
     )
 
 
+def test_each_map_gets_the_structure_with_the_least_error_of_its_outputs(parent):
+    trained, weights = parent
+    layer, others = layer_of("low-rank", {}), [layer_of("block-circulant", {})]
+    plan = make_plan(trained, layer, budget=Fraction(3, 4), batches=1, fixed=False, others=others, allocate="error")
+    assert plan.share <= 0.75
+    result = child_of(trained, weights, plan, layer, 0, 1)
+    child = structures_of(open_run(run_of(result)).module.network)
+    assert all(child[item.name].name == item.layer["structure"] for item in plan.maps)
+
+
+def test_a_pattern_names_several_maps_and_one_without_a_map_is_refused(parent):
+    network = parent[0].module.network
+    names = [name for name, part in structures_of(network).items() if scope_of(name) not in ("embedding", "output")]
+    layer = {"structure": "low-rank", "rank": 1}
+    replace_structures(network, {f"{scope_of(names[0])}.*": layer})
+    replaced = {name for name, part in structures_of(network).items() if part.name == "low-rank"}
+    assert replaced == {name for name in names if scope_of(name) == scope_of(names[0])}
+    with pytest.raises(PhmrunError, match=r"no map 'nothing\.\*'"):
+        replace_structures(network, {"nothing.*": layer})
+
+
 def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, monkeypatch):
     trained, _ = parent
     monkeypatch.setattr("phmrun.exchange.compress._fits", lambda *_: pytest.fail("a map was fitted"))
-    monkeypatch.setattr("phmrun.exchange.compress._calibration", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("phmrun.exchange.compress.calibration", lambda *_: pytest.fail("data were read"))
     with pytest.raises(PhmrunError, match="smallest model") as caught:
         make_plan(trained, layer_of("low-rank", {}), budget=Fraction(1, 50), batches=1, fixed=False)
     assert "--embedding low-rank" in caught.value.hint

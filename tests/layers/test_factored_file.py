@@ -1,6 +1,9 @@
 """Converted models on disk: equal outputs after loading, small files, and files that are damaged or do not fit."""
 
+import copy
 import json
+import runpy
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +32,7 @@ class Reader(nn.Module):
 
 
 TOKENS = torch.arange(20).view(2, 10)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "load_factors.py"
 
 
 @pytest.fixture
@@ -68,6 +72,30 @@ def test_two_structures_and_a_wrapper_are_restored(tmp_path):
     outer = nn.Sequential(model, nn.Linear(48, 4)).eval()
     loaded = load(lambda: nn.Sequential(Reader(), nn.Linear(48, 4)), save(outer, tmp_path / "m.safetensors")).eval()
     assert torch.equal(loaded(TOKENS), outer(TOKENS))
+
+
+@torch.no_grad()
+def test_four_bits_are_rounded_by_groups_and_factors_repair_the_outputs(tmp_path):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(48, 32), nn.Linear(32, 64), nn.Linear(64, 32, bias=False)).eval()
+    inputs = torch.randn(500, 32) * torch.logspace(0, -2, 32)
+    moments = {"1": inputs.t() @ inputs / 500}
+    errors, sizes = [], []
+    for precision in ("int4", "int4+8", "int8", "int8+8"):
+        path = save(model, tmp_path / precision, precision=precision, moments=moments)
+        loaded = load(lambda: copy.deepcopy(model), path)
+        gaps = [(a - b).abs() for a, b in zip(loaded.parameters(), model.parameters(), strict=True)]
+        assert float(gaps[0].max()) < 0.02  # a table has 8 bits
+        assert torch.equal(loaded[1].bias, model[1].bias)
+        if precision == "int4":
+            groups = model[2].weight.unflatten(-1, (-1, 32)).abs().amax(-1, keepdim=True)
+            assert bool((gaps[3].unflatten(-1, (-1, 32)) <= groups / 8 + 1e-6).all())
+        errors.append(float((loaded[1](inputs) - model[1](inputs)).square().mean()))
+        sizes.append(path.stat().st_size)
+        by_example = runpy.run_path(str(EXAMPLE))["dense_weights"](path)
+        assert all(torch.equal(value, by_example[name]) for name, value in loaded.state_dict().items())
+    assert errors[0] > 4 * errors[1] > 4 * errors[2] > 4 * errors[3]
+    assert sizes[0] < sizes[2]
 
 
 @pytest.mark.parametrize("name", ["GPT-2", "BERT", "Llama", "T5"])

@@ -65,6 +65,14 @@ def test_no_search_by_gradients_does_better(name, options, size, whitened):
     assert reached <= other * (1.001 if one_valley else 1.05)
 
 
+def test_few_inputs_in_single_precision_are_enough():
+    generator = torch.Generator().manual_seed(6)
+    inputs = 1 + 1e-3 * torch.randn(3, 256, generator=generator)  # one direction dominates
+    weight = torch.randn(4, 256, generator=generator)
+    u, v = best_low_rank(weight, 2, inputs.t() @ inputs)
+    assert bool(((u @ v).isfinite()).all())
+
+
 def test_the_best_low_rank_matrix_of_outputs_is_that_of_the_outputs_themselves():
     generator = torch.Generator().manual_seed(5)
     weight, inputs = torch.randn(12, 8, generator=generator), torch.randn(500, 8, generator=generator)
