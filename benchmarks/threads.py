@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from phmrun.ledger.environment import processor, usable_cores
+from phmrun.cores import usable_cores
+from phmrun.ledger.environment import processor
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "configs" / "nmt" / "demo.yaml"

@@ -12,10 +12,10 @@ import typer
 
 from phmrun.cli import completion, console, sweep_output
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
+from phmrun.cores import usable_cores
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
-from phmrun.ledger.environment import usable_cores
 from phmrun.progress import note
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey

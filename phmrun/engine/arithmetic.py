@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from phmrun.config import Experiment
+from phmrun.cores import busy_cores, usable_cores
 from phmrun.errors import counted
 from phmrun.kernels.choice import Choice, choose, products_of
-from phmrun.ledger.environment import usable_cores
-from phmrun.ledger.load import busy_cores
 
 LOG = logging.getLogger("phmrun.engine")
 

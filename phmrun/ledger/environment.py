@@ -25,7 +25,6 @@ from pydantic import TypeAdapter
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import is_name, open_regular
-from phmrun.ledger.load import usable
 
 COMPARED = (
     "python",
@@ -49,14 +48,6 @@ _SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+
 def now() -> str:
     """Return the current time in UTC as ISO 8601 with seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def usable_cores() -> int:
-    """Return the number of processor cores that this process may use.
-
-    If the system does not tell, it is the number of all cores; 1 if that is unknown, too.
-    """
-    return len(usable())
 
 
 def command() -> list[str]:

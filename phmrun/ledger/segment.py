@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from phmrun.cores import usable_cores
 from phmrun.errors import PhmrunError
-from phmrun.ledger.environment import code, command, differences, now, packages, processor, usable_cores
+from phmrun.ledger.environment import code, command, differences, now, packages, processor
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
 

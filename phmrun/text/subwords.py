@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import sentencepiece
 
+from phmrun.cores import usable_cores
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.environment import usable_cores
 from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, padded_size, without_specials
 
 LINES_PER_THREAD = 128

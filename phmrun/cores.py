@@ -31,6 +31,14 @@ def busy_cores(seconds: float = LOOK) -> int:
     return round(sum((sum(ticks) - ticks[IDLE] - ticks[IDLE + 1]) / sum(ticks) for ticks in spent if sum(ticks) > 0))
 
 
+def usable_cores() -> int:
+    """Return the number of processor cores that this process may use.
+
+    If the system does not tell, it is the number of all cores; 1 if that is unknown, too.
+    """
+    return len(usable())
+
+
 def usable() -> set[int]:
     """Return the core numbers that this process may use.
 

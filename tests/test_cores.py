@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.ledger import load
+from phmrun import cores
 
 
 def reading(*cores):
@@ -24,7 +24,7 @@ def reading(*cores):
 def test_busy_cores(monkeypatch, tmp_path, second, busy):
     path = tmp_path / "stat"
     path.write_text(reading((0, 0, 0), (0, 0, 0)))
-    monkeypatch.setattr(load, "STAT", path)
-    monkeypatch.setattr(load, "usable", lambda: {0, 1})
-    monkeypatch.setattr(load.time, "sleep", lambda seconds: path.write_text(reading(*second)))
-    assert load.busy_cores() == busy
+    monkeypatch.setattr(cores, "STAT", path)
+    monkeypatch.setattr(cores, "usable", lambda: {0, 1})
+    monkeypatch.setattr(cores.time, "sleep", lambda seconds: path.write_text(reading(*second)))
+    assert cores.busy_cores() == busy
