@@ -146,16 +146,6 @@ class Baseline:
     meaning: str
 
 
-LOSS = Metric(
-    "loss",
-    unit="nats",
-    lower_is_better=True,
-    measure=Deferred("phmrun.metrics.items:mean_loss"),
-    rounding=1e-3,
-    read_items=Deferred("phmrun.metrics.items:read_losses"),
-    tasks=("nmt", "style", "sva", "nli", "parse"),
-)
-"""Cross-entropy of the references, labels or trees, a unit: a target token, an item or a word."""
 UNITS_PER_SECOND = Metric("units_per_second", "tokens or items per second", bounds=(0.0, math.inf))
 SENTENCES_PER_SECOND = Metric("sentences_per_second", bounds=(0.0, math.inf))
 TIME = Metric("time", unit="s", lower_is_better=True, bounds=(0.0, math.inf))
