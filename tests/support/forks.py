@@ -30,6 +30,7 @@ PHMRUN = Path(sys.executable).with_name("phmrun")
 PATIENCE = 1800.0
 """Seconds after which a command that does not end is killed, on a machine that has more to do."""
 TICK = os.sysconf("SC_CLK_TCK")
+POPEN = subprocess.Popen
 
 
 def load() -> None:
@@ -60,11 +61,13 @@ class Forks:
             theirs.close()
             self.idle.append((pid, ours))
 
-    def __call__(self, command: Sequence[Any], env: Mapping[str, str], stdout: Any = None, **more: Any) -> "Forked":
+    def __call__(self, command: Sequence[Any], env: Mapping[str, str], stdout: Any = None, **more: Any) -> Any:
         """Starts a command in the next of them."""
-        pid, end = self.idle.pop(0)
         arguments = [str(part) for part in command]
-        first = next(place for place, part in enumerate(arguments) if part.rpartition("/")[2] == "phmrun") + 1
+        first = next((at for at, part in enumerate(arguments, 1) if part.rpartition("/")[2] == "phmrun"), 0)
+        if not first:  # a script of a user
+            return POPEN(command, env=env, stdout=stdout, **more)
+        pid, end = self.idle.pop(0)
         output = {"command": arguments[first:], "env": dict(env), "session": bool(more.get("start_new_session"))}
         with suppress(OSError):  # it has been killed
             socket.send_fds(end, [json.dumps(output).encode()], [stdout.fileno()] if stdout else [])
