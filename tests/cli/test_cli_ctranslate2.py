@@ -60,7 +60,7 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tiny_run, tmp_path):
     assert "--format onnx" in result.err
     for arguments, messages in (
         (("eval", "latest", "--engine", "ctranslate2"), "decoding.engine: there is no such key"),
-        (("export", "latest", "--quantization", "int4"), "no quantization 'int4'"),
+        (("export", "latest", "--quantization", "int3"), "no quantization 'int3'"),
         (("export", "latest", "--format", "ctranslate2", "--factored"), "dense matrices only"),
         (("export", "latest", "--format", "ctranslate3"), "'ctranslate2'"),
     ):
