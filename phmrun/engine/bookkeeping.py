@@ -12,6 +12,7 @@ import torch
 from phmrun.config import Experiment, TrainingConfig
 from phmrun.engine.data import DataModule
 from phmrun.kernels.choice import Choice
+from phmrun.kernels.dropout import RANDOM_NUMBERS
 from phmrun.kernels.switch import float32_precision
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split
@@ -88,8 +89,8 @@ def tell_validation(row: Mapping[str, Any]) -> None:
 def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
     """Return torch's facts of this process, for JSON.
 
-    Keys: "threads", "accelerators", "arithmetic", "kernels", "kernels_reason", "settings" (hardware section without
-    kernels, and precision), "flags" (library versions and switches).
+    Keys: "threads", "accelerators", "arithmetic", "kernels", "kernels_reason", "random_numbers", "settings" (hardware
+    section without kernels, and precision), "flags" (library versions and switches).
     """
     driver = Path("/sys/module/nvidia/version")
     gpus = {"cuda": torch.version.cuda, "driver": driver.read_text("ascii").strip() if driver.is_file() else None}
@@ -100,6 +101,7 @@ def torch_facts(config: Experiment, kernels: Choice) -> dict[str, Any]:
         "arithmetic": arithmetic(),
         "kernels": kernels.library,
         "kernels_reason": kernels.reason,
+        "random_numbers": RANDOM_NUMBERS,
         "settings": {
             **config.hardware.model_dump(mode="json", exclude={"kernels"}),
             "precision": config.training.precision,

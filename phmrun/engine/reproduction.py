@@ -26,6 +26,8 @@ from phmrun.task import Runner, Task
 
 ROUNDING = 1e-3
 """Largest relative difference of two losses or scores that counts as rounding."""
+OTHER_NUMBERS = "made with other random numbers: scores agree within seeds' noise only"
+"""Verdict on a run whose dropout masks this version draws from other random numbers."""
 
 
 class ScoreDifference(NamedTuple):
@@ -73,12 +75,14 @@ class Reproduction:
 
     @property
     def verdict(self) -> str:
-        """The verdict: "identical", "the same up to rounding" or "different".
+        """The verdict: "identical", :data:`OTHER_NUMBERS`, "the same up to rounding" or "different".
 
         Rounding is a relative difference of 10⁻³ in scores and losses of all steps.
         """
         if self.identical:
             return "identical"
+        if any(line.startswith("random_numbers:") for line in self.explanations):
+            return OTHER_NUMBERS
         pairs = [(score.before, score.again) for score in self.scores]
         close = all(a is not None and b is not None and math.isclose(a, b, rel_tol=ROUNDING) for a, b in pairs)
         return "the same up to rounding" if close and self.until == self.run.status.step else "different"

@@ -4,8 +4,8 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout_mask
 from phmrun.layers.linear import linear_std
 from phmrun.layers.recurrence import GateWeights, State
 from phmrun.layers.structure import build_structure, build_weight
@@ -118,22 +118,6 @@ class GateMaps(nn.Module):
             i, f, g, o = rows.chunk(4)
             return torch.cat([2 * i, 2 * f, g, 2 * o])
         return torch.cat([-rows[: self.hidden_size], rows]) if self.coupled else rows
-
-
-def dropout_mask(like: Tensor, dropped: float) -> Tensor:
-    """Return a dropout mask in the shape of ``like``.
-
-    Entries are 0 at rate ``dropped``, otherwise 1 / (1 - dropped). Other devices than the CPU use ``F.dropout``. On a
-    CPU that draws a random number for each entry. Here one 64-bit number serves four entries: an entry is kept if its
-    16 bits are below a limit. The rate is rounded to multiples of 2⁻¹⁶, at most 1 - 2⁻¹⁶; the scale fits the rounded
-    rate.
-    """
-    if like.device.type != "cpu":
-        return F.dropout(torch.ones_like(like), dropped)
-    draws = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device).random_(-(2**63), None)
-    kept = max(1, round(2**16 * (1 - dropped)))
-    mask = draws.view(torch.int16)[: like.numel()] < kept - 2**15
-    return mask.view(like.shape) * torch.tensor(2**16 / kept, dtype=like.dtype)
 
 
 def _stacked(structures: nn.ModuleList) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout
 from phmrun.layers.structure import Application, Structure, build_structure, build_weight
 
 
@@ -195,4 +196,4 @@ class FeedForward(nn.Module):
         """
         hidden = ACTIVATIONS[self.activation](self.expand(inputs))
         hidden = hidden if self.gate is None else hidden * self.gate(inputs)
-        return self.contract(F.dropout(hidden, self.dropout, self.training))
+        return self.contract(dropout(hidden, self.dropout, self.training))

@@ -10,13 +10,21 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
+from phmrun.kernels.dropout import dropout, dropout_mask
 from phmrun.layers.gate_maps import GateMapping, GateMaps
 from phmrun.layers.linear import on_device
-from phmrun.layers.recurrence import GateWeights, StartedLSTM, State, fused, linear_output, stepped
+from phmrun.layers.recurrence import (
+    GateWeights,
+    Plan,
+    StartedLSTM,
+    State,
+    fused,
+    linear_output,
+    stepped,
+)
 
 Cell = Literal["standard", "linear-output", "parser-v2"]
 
@@ -189,49 +197,50 @@ class LSTM(nn.Module):
             "linear-output".
         """
         steps = torch.arange(inputs.shape[1], device=inputs.device)
-        lengths = lengths.to(inputs.device).unsqueeze(1)
-        inside = steps < lengths
+        lengths = lengths.to(inputs.device)
+        inside = steps < lengths.unsqueeze(1)
         starts = torch.arange(0, inside.numel(), len(steps), device=inputs.device).unsqueeze(1)
         # Backward, a sequence is reversed within its length, so that padding is last in both directions.
-        backwards = (torch.where(inside, lengths - 1 - steps, steps) + starts).flatten()
+        backwards = (torch.where(inside, lengths.unsqueeze(1) - 1 - steps, steps) + starts).flatten()
         dropped = self.weight_dropout if self.training else 0.0
+        hidden_dropout = self.hidden_dropout if self.training else 0.0
+        plan: Plan | None = None
         last: Tensor | None = None
         for layer in range(self.num_layers):
             share = self.dropout if layer else self.input_dropout
-            shared = inputs if self.direction_masks else self._drop(inputs, share, None, time=1)
-            directions = []
-            for direction, cell in enumerate(self.cells[layer * self.directions :][: self.directions]):
-                built: GateWeights = cell.build(dropped)  # type: ignore[operator]
-                read = self._drop(inputs, share, None, time=1) if self.direction_masks else shared
-                read = _rows(read, backwards) if direction else read
-                h, c = cell.initial(len(read))  # type: ignore[operator]
-                state = h.to(read), c.to(read)
-                wanted = cells and layer == self.num_layers - 1 and not direction
-                hidden, kept = self._read(read, state, built, lengths.squeeze(1), wanted)
-                if wanted and kept is not None:
-                    last = kept[torch.arange(len(kept)), lengths.squeeze(1) - 1]
-                if self.observer:
-                    before = _shifted(hidden, state[0][0], 1)
-                    self.observer(layer * self.directions + direction, read[inside], before[inside])
-                directions.append(_rows(hidden, backwards) if direction else hidden)
-            inputs = directions[0] if len(directions) == 1 else torch.cat(directions, dim=-1)
+            part: Any = self.cells[layer * self.directions :][: self.directions]
+            read = [self._drop(inputs, share, None, time=1)]
+            if self.directions == 2:
+                read.append(self._drop(inputs, share, None, time=1) if self.direction_masks else read[0])
+            built = [cell.build(dropped) for cell in part]
+            states = [tuple(state.to(inputs) for state in cell.initial(len(inputs))) for cell in part]
+            wanted = cells and layer == self.num_layers - 1
+            if self.cell != "linear-output" and (hidden_dropout or wanted):
+                plan = plan or Plan.of(lengths, len(steps), self.directions)
+                both, kept = stepped(read, states, built, hidden_dropout, lengths, plan)
+                outputs = both.flatten(2)
+                last = kept[torch.arange(len(kept)), lengths - 1, 0] if wanted else None
+            else:
+                runs = [self._read(read[0], states[0], built[0])]
+                runs += [
+                    _rows(self._read(_rows(vectors, backwards), state, weights), backwards)
+                    for vectors, state, weights in zip(read[1:], states[1:], built[1:], strict=True)
+                ]
+                outputs = runs[0] if len(runs) == 1 else torch.cat(runs, dim=-1)
+            if self.observer:
+                for direction, hidden in enumerate(outputs.chunk(self.directions, dim=-1)):
+                    seen, hidden = (_rows(part, backwards) if direction else part for part in (read[direction], hidden))
+                    before = _shifted(hidden, states[direction][0][0], 1)
+                    self.observer(layer * self.directions + direction, seen[inside], before[inside])
+            inputs = outputs
         return inputs * inside.unsqueeze(-1), last
 
-    def _read(
-        self, inputs: Tensor, state: State, built: GateWeights, lengths: Tensor, cells: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Return the outputs of a cell, ``[batch, length, hidden]``, and its cell states.
-
-        Cell states have the same shape. They are None unless hidden dropout or ``cells`` make it run step by step, and
-        always for "linear-output".
-        """
+    def _read(self, inputs: Tensor, state: State, built: GateWeights) -> Tensor:
+        """Return the outputs of a cell without dropout of hidden vectors, ``[batch, length, hidden]``."""
         if self.cell == "linear-output":
-            return linear_output(inputs, built), None
-        share = self.hidden_dropout if self.training else 0.0
-        if share or cells:
-            return stepped(inputs, state, built, share, lengths)
+            return linear_output(inputs, built)
         weights = [weight for weight in built if weight is not None]
-        return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0], None
+        return fused(inputs, state, weights, self.bias, 1, 0.0, self.training, False, True)[0]
 
     def _run(self, inputs: Tensor, batch_sizes: Tensor | None, state: State) -> tuple[Tensor, State]:
         """Run all layers on padded or packed inputs; return outputs and last states.
@@ -289,11 +298,11 @@ class LSTM(nn.Module):
         if not (share and self.training):
             return vectors
         if not self.variational:
-            return F.dropout(vectors, share)
+            return dropout(vectors, share)
         if batch_sizes is None:
             time = int(self.batch_first) if time is None else time
-            return vectors * F.dropout(torch.ones_like(vectors.narrow(time, 0, 1)), share)
-        masks = F.dropout(vectors.new_ones(int(batch_sizes[0]), vectors.shape[-1]), share)
+            return vectors * dropout_mask(vectors.narrow(time, 0, 1), share)
+        masks = dropout_mask(vectors.new_empty(int(batch_sizes[0]), vectors.shape[-1]), share)
         return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
 
 

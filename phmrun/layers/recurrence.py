@@ -1,15 +1,17 @@
 """LSTM recurrences over time: torch's fused kernel, and step-by-step cells without a kernel."""
 
+import math
 import warnings
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
+
+from phmrun.kernels.dropout import dropout_mask
 
 State = tuple[Tensor, Tensor]
 
@@ -76,135 +78,186 @@ def linear_output(inputs: Tensor, weights: GateWeights) -> Tensor:
     return torch.stack(outputs, dim=1)
 
 
-class _Recurrence(torch.autograd.Function):
-    """Standard cell over packed vectors, with its gradient written out.
+class Plan(NamedTuple):
+    """Order in which a recurrence computes its vectors: step by step, in a step one direction after the other.
 
-    The rates (g·i(1-i), c_{t-1}·f(1-f), i(1-g²), tanh(c)·o(1-o)) are derivatives with respect to the inputs of the
-    gates: of c_t, for o of h_t. The backward loop multiplies by them, and the gradient of U is one product over all
-    steps. No graph is kept of the single steps.
+    In a direction of a step are the sequences that have not ended, from the longest to the shortest.
+    """
+
+    sequences: Tensor  # [batch]: numbers of the sequences, from the longest to the shortest
+    positions: Tensor  # [vectors]: positions in the flattened [batch, length]
+    places: Tensor  # [directions · vectors]: place of each vector, one direction after the other in `positions`
+    inverse: Tensor  # [directions · vectors]: inverse of `places`
+    targets: Tensor  # [directions · vectors]: positions in the flattened [batch, length, directions]
+    sizes: list[int]  # number of sequences at each step
+
+    @classmethod
+    def of(cls, lengths: Tensor, longest: int, directions: int) -> Self:
+        """Return the plan for sequences of some ``lengths [batch]`` padded to ``longest``.
+
+        The second direction reads each sequence backwards. Unless :func:`skips_padding`, all sequences have the steps
+        of the longest, so that no length is read; their padding is last in both directions.
+        """
+        device, skips = lengths.device, skips_padding(lengths)
+        sequences = torch.arange(len(lengths), device=device)
+        if skips:
+            sequences = lengths.argsort(descending=True, stable=True)
+        ends, steps = lengths[sequences], torch.arange(longest, device=device).unsqueeze(1)
+        inside = steps < ends
+        backwards = torch.where(inside, ends - 1 - steps, steps)
+        positions = torch.stack([steps.expand_as(inside), backwards], dim=1)[:, :directions] + sequences * longest
+        numbers = torch.arange(directions, device=device).view(-1, 1).expand_as(positions)
+        sizes = [len(lengths)] * longest
+        if skips:
+            sizes = [size for size in inside.sum(dim=1).tolist() if size]
+            chosen = inside.unsqueeze(1).expand_as(positions)
+            first = positions[:, 0].masked_select(inside)
+            positions, numbers = positions.masked_select(chosen), numbers.masked_select(chosen)
+        else:
+            first, positions, numbers = positions[:, 0].flatten(), positions.flatten(), numbers.flatten()
+        order = torch.arange(len(positions), device=device)
+        ranks = order.new_zeros(len(lengths) * longest).index_copy_(0, first, order[: len(first)])
+        places = ranks[positions] + numbers * len(first)
+        inverse = torch.empty_like(places).index_copy_(0, places, order)
+        return cls(sequences, first, places, inverse, positions * directions + numbers, sizes)
+
+
+class _Recurrence(torch.autograd.Function):
+    """Standard cell over the vectors of a plan, with its gradient written out.
+
+    Gates are in the order o, i, f, g here. The rates (tanh(c)·o(1-o), g·i(1-i), c_{t-1}·f(1-f), i(1-g²)) are
+    derivatives with respect to the inputs of the gates: for o of h_t, of c_t for the others. The backward loop
+    multiplies by them, and the gradient of U is one product over all steps. No graph is kept of the single steps.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, gates: Tensor, recurrent: Tensor, h: Tensor, c: Tensor, mask: Tensor | None, sizes: Sequence[int]
+        ctx: Any, gates: Tensor, recurrent: Tensor, h: Tensor, c: Tensor, mask: Tensor | None, plan: Plan
     ) -> tuple[Tensor, Tensor]:
-        """Return hidden and cell vectors, each ``[vectors, hidden]``, of sequences from the longest to the shortest.
+        """Return hidden and cell vectors, each ``[directions · vectors, hidden]``, in the order of ``plan``.
 
         Args:
             ctx: Context of the gradient.
-            gates: W x_t + b, ``[vectors, 4·hidden]``: all first steps, then all second ones …
-            recurrent: U, ``[4·hidden, hidden]``.
-            h: h_0, ``[batch, hidden]``.
-            c: c_0, ``[batch, hidden]``.
-            mask: Factor of h_{t-1} before U, ``[batch, hidden]``; None: 1.
-            sizes: Number of sequences at each step.
+            gates: W x_t + b, ``[directions · vectors, 4·hidden]``, one direction after the other.
+            recurrent: U, ``[directions, 4·hidden, hidden]``.
+            h: h_0, ``[directions, batch, hidden]``, from the longest sequence to the shortest.
+            c: c_0, in the same way.
+            mask: Factor of h_{t-1} before U, in the same way; None: 1.
+            plan: Order of the vectors.
         """
-        width = recurrent.shape[1]
-        gates, transposed = gates.clone(), recurrent.t()
-        before, hidden, cells, squashed = (gates.new_empty(len(gates), width) for _ in range(4))
-        steps = zip(*(values.split(sizes) for values in (gates, before, hidden, cells, squashed)), strict=True)
+        directions, _, width = recurrent.shape
+        gates, transposed = gates.index_select(0, plan.places), recurrent.transpose(1, 2)
+        before, kept, hidden, cells, squashed = (gates.new_empty(len(gates), width) for _ in range(5))
+        columns = gates[:, : 3 * width], *gates.split(width, dim=1)
+        rows = [directions * size for size in plan.sizes]
+        buffers = (gates, before, kept, hidden, cells, squashed, *columns)
+        steps = zip(*(values.split(rows) for values in buffers), strict=True)
         last_h, last_c = h, c
-        for step, read, output, cell, tanh in steps:
-            count = len(step)
-            torch.mul(last_h[:count], 1 if mask is None else mask[:count], out=read)
-            step.addmm_(read, transposed)
-            i, f, g, o = step.split(width, dim=1)
-            step[:, : 2 * width].sigmoid_()
+        for step, read, remembered, output, cell, tanh, squeezed, o, i, f, g in steps:
+            shape = directions, len(step) // directions, width
+            earlier_h, earlier_c = last_h[:, : shape[1]], last_c[:, : shape[1]]
+            read = read.view(shape)
+            torch.mul(earlier_h, 1 if mask is None else mask[:, : shape[1]], out=read)
+            step.view(*shape[:2], -1).baddbmm_(read, transposed)
+            squeezed.sigmoid_()
             g.tanh_()
-            o.sigmoid_()
-            torch.mul(f, last_c[:count], out=cell).addcmul_(i, g)
+            torch.mul(f.view(shape), earlier_c, out=remembered.view(shape))
+            torch.addcmul(remembered, i, g, out=cell)
             torch.mul(o, torch.tanh(cell, out=tanh), out=output)
-            last_h, last_c = output, cell
-        ctx.save_for_backward(gates, before, cells, squashed, recurrent, c, mask)
-        ctx.sizes = sizes
+            last_h, last_c = output.view(shape), cell.view(shape)
+        ctx.save_for_backward(gates, before, kept, squashed, recurrent, mask)
+        ctx.plan, ctx.batch = plan, h.shape[1]
         ctx.set_materialize_grads(False)
         return hidden, cells
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_hidden: Tensor | None, of_cells: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the gates, U, h_0 and c_0; None for mask and sizes."""
-        gates, before, cells, squashed, recurrent, c, mask = ctx.saved_tensors
-        sizes, width = ctx.sizes, recurrent.shape[1]
-        i, f, g, o = gates.split(width, dim=1)
-        starts = [0, *accumulate(sizes)]
-        earlier = torch.cat([c] + [cells[start : start + size] for start, size in zip(starts, sizes[1:], strict=False)])
-        rates = torch.cat([g * i * (1 - i), earlier * f * (1 - f), i * (1 - g * g), squashed * o * (1 - o)], dim=1)
+        """Return the gradients of the gates, U, h_0 and c_0; None for mask and plan."""
+        gates, before, kept, squashed, recurrent, mask = ctx.saved_tensors
+        plan, (directions, _, width) = ctx.plan, recurrent.shape
+        o, i, f, g = gates.split(width, dim=1)
+        rates = torch.cat([squashed * o * (1 - o), g * i * (1 - i), kept * (1 - f), i * (1 - g * g)], dim=1)
         through = o * (1 - squashed * squashed)  # derivative of h with respect to c
-        of_h, of_c = torch.zeros_like(c), torch.zeros_like(c)
-        for start, count in zip(reversed(starts[:-1]), reversed(sizes), strict=True):
-            rows = slice(start, start + count)
-            h, cell, rate = of_h[:count], of_c[:count], rates[rows]
-            if of_hidden is not None:
-                h += of_hidden[rows]
-            if of_cells is not None:
-                cell += of_cells[rows]
-            cell.addcmul_(h, through[rows])
-            rate.unflatten(1, (4, width))[:, :3].mul_(cell.unsqueeze(1))
-            rate[:, 3 * width :].mul_(h)
-            cell *= f[rows]
-            torch.mm(rate, recurrent, out=h)
+        of_h = gates.new_zeros(directions, ctx.batch, width)
+        of_c = torch.zeros_like(of_h)
+        zero = gates.new_zeros(1, width).expand_as(kept)
+        of_hidden, of_cells = (zero if given is None else given for given in (of_hidden, of_cells))
+        rows = [directions * size for size in plan.sizes]
+        buffers = (rates, rates[:, :width], rates[:, width:], f, through, of_hidden, of_cells)
+        for step, of_o, of_others, forget, slope, given_h, given_c in reversed(
+            list(zip(*(values.split(rows) for values in buffers), strict=True))
+        ):
+            shape = directions, len(step) // directions, width
+            h, c = of_h[:, : shape[1]], of_c[:, : shape[1]]
+            h += given_h.view(shape)
+            if given_c.stride(0):
+                c += given_c.view(shape)
+            c.addcmul_(h, slope.view(shape))
+            of_others.view(*shape[:2], 3, width).mul_(c.unsqueeze(2))
+            of_o.view(shape).mul_(h)
+            c *= forget.view(shape)
+            torch.bmm(step.view(*shape[:2], -1), recurrent, out=h)
             if mask is not None:
-                h *= mask[:count]
-        return rates, rates.t() @ before, of_h, of_c, None, None
+                h *= mask[:, : shape[1]]
+        of_gates, read = (
+            values.index_select(0, plan.inverse).unflatten(0, (directions, -1)) for values in (rates, before)
+        )
+        return of_gates.flatten(0, 1), of_gates.transpose(1, 2) @ read, of_h, of_c, None, None
 
 
-def stepped(inputs: Tensor, state: State, weights: GateWeights, share: float, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Run the standard cell step by step, without the padding if :func:`skips_padding`.
+def stepped(
+    inputs: Sequence[Tensor],
+    states: Sequence[State],
+    weights: Sequence[GateWeights],
+    share: float,
+    lengths: Tensor,
+    plan: Plan | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Run the standard cell step by step, both directions of a layer at once, without the padding if possible.
 
-    The recurrence has the precision of the state, also under autocast. There is no second derivative.
+    The recurrence has the precision of the states, also under autocast. There is no second derivative. Each argument
+    but the last three has a value for each direction; the second direction reads backwards.
 
     Args:
         inputs: ``[batch, length, input]``, padded on the right.
-        state: h_0 and c_0, each ``[1, batch, hidden]``.
+        states: h_0 and c_0, each ``[1, batch, hidden]``.
         weights: Dense gate weights.
         share: Dropout rate of h_{t-1} before U, with one mask per sequence, also outside training; 0: none.
         lengths: ``[batch]``, at least 1.
+        plan: That of the lengths, if it is known.
 
     Returns:
-        Hidden and cell vectors of all steps, each ``[batch, length, hidden]``; 0 at padding that is left out.
+        Hidden and cell vectors of all steps, each ``[batch, length, directions, hidden]``; 0 at padding that is left
+        out.
     """
-    bias = None if weights.input_bias is None else weights.input_bias + weights.recurrent_bias  # type: ignore[operator]
-    h, c = state[0][0], state[1][0]
-    mask = F.dropout(torch.ones_like(h), share) if share else None
-    batch, length = inputs.shape[:2]
-    order, rows, sizes = _packed(lengths, length) if skips_padding(inputs) else _unpacked(batch, length, inputs.device)
-    gates = F.linear(inputs.flatten(0, 1).index_select(0, rows), weights.input, bias).to(h.dtype)
-    ordered = (values if values is None else values.index_select(0, order) for values in (h, c, mask))
-    packed = _Recurrence.apply(gates, weights.recurrent.to(h.dtype), *ordered, sizes)
+    (batch, length), directions = inputs[0].shape[:2], len(weights)
+    plan = plan or Plan.of(lengths, length, directions)
+    h, c = (torch.cat(parts) for parts in zip(*states, strict=True))
+    width = h.shape[-1]
+    mask = dropout_mask(h, share) if share else None
+    read = {vectors: F.embedding(plan.positions, vectors.flatten(0, 1)) for vectors in inputs}
+    gates = []
+    for vectors, built in zip(inputs, weights, strict=True):
+        bias = None if built.input_bias is None else (built.input_bias + built.recurrent_bias).roll(width)  # type: ignore[operator]
+        gates.append(F.linear(read[vectors], built.input.roll(width, 0), bias).to(h.dtype))
+    recurrent = torch.stack([built.recurrent.roll(width, 0) for built in weights]).to(h.dtype)
+    ordered = (values if values is None else values.index_select(1, plan.sequences) for values in (h, c, mask))
+    packed = _Recurrence.apply(torch.cat(gates), recurrent, *ordered, plan)
+    shape = batch, length, directions
     hidden, cells = (
-        values.new_zeros(batch * length, values.shape[1]).index_copy(0, rows, values).unflatten(0, (batch, length))
+        values.new_zeros(math.prod(shape), width).index_copy(0, plan.targets, values).unflatten(0, shape)
         for values in packed
     )
     return hidden, cells
 
 
-def skips_padding(inputs: Tensor) -> bool:
+def skips_padding(lengths: Tensor) -> bool:
     """Return True if a step leaves out the sequences that have ended.
 
     That takes reading their lengths, for which a GPU would have to wait.
     """
-    return inputs.device.type == "cpu"
-
-
-def _packed(lengths: Tensor, longest: int) -> tuple[Tensor, Tensor, list[int]]:
-    """Return the order of sequences by falling length, and the positions and numbers of vectors by step.
-
-    Positions are those in the flattened ``[batch, length]`` without padding: all first steps in the order, then all
-    second ones … Numbers are those of sequences at each step.
-    """
-    order = lengths.argsort(descending=True, stable=True)
-    steps = torch.arange(longest, device=lengths.device).unsqueeze(1)
-    inside = steps < lengths[order]
-    sizes = inside.sum(dim=1).tolist()
-    return order, (order * longest + steps).masked_select(inside), [size for size in sizes if size]
-
-
-def _unpacked(batch: int, length: int, device: torch.device) -> tuple[Tensor, Tensor, list[int]]:
-    """Return the same as :func:`_packed` for sequences that all have ``length``."""
-    order = torch.arange(batch, device=device)
-    steps = torch.arange(length, device=device).unsqueeze(1)
-    return order, (order * length + steps).flatten(), [batch] * length
+    return lengths.device.type == "cpu"
 
 
 class StartedLSTM(nn.Module):

@@ -36,6 +36,7 @@ COMPARED = (
     "accelerators",
     "threads",
     "kernels",
+    "random_numbers",
     "settings",
     "flags",
 )
@@ -106,10 +107,9 @@ def processor() -> str:
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """List the facts that differ between two entries.
 
-    Compared are versions, code, system, processor, arithmetic, accelerators, threads,
-    kernels, settings and flags, each nested fact by its dotted key. A line is "threads: 1, then 2". ``None`` counts as
-    missing, and a missing fact differs from a value. Facts below ``arithmetic`` are compared only if both entries
-    have them.
+    Compared are the facts in :data:`COMPARED`, each nested fact by its dotted key. A line is "threads: 1, then 2".
+    ``None`` counts as missing, and a missing fact differs from a value. Facts below ``arithmetic`` are compared only
+    if both entries have them.
     """
     named = [flat({name: entry.get(name) for name in COMPARED}) for entry in (one, other)]
     before, after = ({key: value for key, value in facts.items() if value is not None} for facts in named)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.define import CHUNK
@@ -135,7 +136,7 @@ class DeLighTTransformation(nn.Module):
 
     def _activated(self, features: Tensor) -> Tensor:
         """Return swish of the features, with dropout in training."""
-        return F.dropout(F.silu(features), self.dropout, self.training)
+        return dropout(F.silu(features), self.dropout, self.training)
 
 
 class DeLighTEmbedding(nn.Module):
@@ -158,7 +159,7 @@ class DeLighTEmbedding(nn.Module):
         Word vectors are scaled by the root of their width and transformed; in training dropout applies.
         """
         vectors = self.words(tokens) * math.sqrt(self.words.embedding_dim)
-        outputs: Tensor = self.transform(F.dropout(vectors, self.dropout, self.training))
+        outputs: Tensor = self.transform(dropout(vectors, self.dropout, self.training))
         return outputs
 
     @property

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout, dropout_mask
 from phmrun.layers import LSTM, build_embedding
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.lstm import outputs
@@ -96,9 +97,9 @@ class LSTMClassifier(nn.Module):
         Shapes: ``[sentences, length] -> [sentences, summary]``; ``lengths`` is ``[sentences]``. In training, features
         of the word vectors (rate ``dropout``) and whole words (``word_dropout``) are dropped.
         """
-        vectors = F.dropout(self.embedding(tokens), self.dropout, self.training)
+        vectors = dropout(self.embedding(tokens), self.dropout, self.training)
         if self.word_dropout and self.training:
-            vectors = vectors * F.dropout(vectors.new_ones(*tokens.shape, 1), self.word_dropout)
+            vectors = vectors * dropout_mask(vectors[..., :1], self.word_dropout)
         return pooled(outputs(self.lstm, vectors, lengths), lengths, self.pooling)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import Linear
 from phmrun.registry import STRUCTURES
 from phmrun.text.vocabulary import EOS, PAD
@@ -110,7 +111,7 @@ class ClassScores(nn.Module):
         for number, linear in enumerate(self.maps):
             if number:
                 hidden = F.relu(hidden)
-            hidden = linear(F.dropout(hidden, self.dropout, self.training))
+            hidden = linear(dropout(hidden, self.dropout, self.training))
         return hidden[:, : self.classes]
 
 

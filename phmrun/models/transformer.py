@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, tied_output
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.inference import table_of
@@ -65,7 +65,7 @@ class Sublayer(nn.Module):
 
     def leave(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """Return inputs plus dropped-out outputs, normalized if "post"."""
-        total = inputs + F.dropout(outputs, self.dropout, self.training)
+        total = inputs + dropout(outputs, self.dropout, self.training)
         return total if self.pre else self.norm(total)
 
     def forward(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -192,7 +192,7 @@ class EncoderDecoder(nn.Module):
         vectors = embedding(tokens) * self.scale
         if self.positions is not None:
             vectors = vectors + self.positions(tokens.shape[1])
-        return F.dropout(vectors, self.dropout, self.training)
+        return dropout(vectors, self.dropout, self.training)
 
     def forward(self, source: Tensor, mask: Tensor | None, target: Tensor) -> Tensor:
         """Return hidden vectors ``[batch, target, width]`` of target tokens.

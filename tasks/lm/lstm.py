@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import ClassVar, cast
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout_mask
 from phmrun.layers import LSTM
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.network import Structures
@@ -76,7 +75,7 @@ class LSTMLanguageModel(nn.Module):
             after += [vectors.detach()[0] for vectors in final]
         outputs = hidden
         if self.training and self.output_dropout:
-            hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), self.output_dropout)
+            hidden = hidden * dropout_mask(hidden[:, :1], self.output_dropout)
         return Reading(hidden, outputs, tuple(after))
 
     def loss(self, hidden: Tensor, targets: Tensor) -> CrossEntropy:
@@ -91,5 +90,7 @@ class LSTMLanguageModel(nn.Module):
         """
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if self.training and self.word_dropout:
-            vectors = vectors * F.dropout(vectors.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]
+            vectors = (
+                vectors * dropout_mask(vectors.new_empty(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]
+            )
         return vectors

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.kernels.attention import attend
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import FeedForward, Linear
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.network import Structures
@@ -121,7 +122,7 @@ class XLLayer(nn.Module):
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """Apply dropout in training."""
-        return F.dropout(vectors, self.dropout, self.training)
+        return dropout(vectors, self.dropout, self.training)
 
 
 class TransformerXL(nn.Module):
@@ -195,4 +196,4 @@ class TransformerXL(nn.Module):
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """Apply dropout in training."""
-        return F.dropout(vectors, self.dropout, self.training)
+        return dropout(vectors, self.dropout, self.training)

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout, dropout_mask
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure
 from phmrun.layers.lstm import outputs, outputs_and_cells
 from phmrun.layers.network import Structures
+from phmrun.layers.recurrence import skips_padding
 from phmrun.layers.structures.dense import Dense
 from phmrun.registry import STRUCTURES
 from phmrun.tasks.parse.config import ParserOptions
@@ -248,13 +250,17 @@ class BiaffineParser(nn.Module):
         """Return vectors of spellings: ``[spellings, longest] -> [spellings, word_width]``.
 
         Spellings are in falling order of length (``counts``); those of a group are read together. Groups are computed
-        if not given. In training, dropout applies before the last map.
+        if not given; where the LSTM leaves out the padding there is one. In training, dropout applies before the last
+        map.
         """
         vectors = self.letters(characters)
         last = []
+        steps = self.character_pooling == "attention-cell" or (self.training and self.letter_lstm.hidden_dropout)
+        if steps and skips_padding(counts):
+            groups = [(0, *characters.shape)]
         for start, end, longest in groups or spelling_groups(counts.tolist()):
             last.append(self._read_spellings(vectors[start:end, :longest], counts[start:end]))
-        return self.letter_map(F.dropout(torch.cat(last), self.dropout, self.training))
+        return self.letter_map(dropout(torch.cat(last), self.dropout, self.training))
 
     def _read_spellings(self, vectors: Tensor, counts: Tensor) -> Tensor:
         """Return vectors of spellings before the map.
@@ -324,4 +330,4 @@ class BiaffineParser(nn.Module):
         """Apply dropout in training, with the same mask at all positions of a sentence."""
         if not (self.training and self.dropout):
             return vectors
-        return vectors * F.dropout(torch.ones_like(vectors[:, :1]), self.dropout)
+        return vectors * dropout_mask(vectors[:, :1], self.dropout)

@@ -6,8 +6,8 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from phmrun.kernels.dropout import dropout, dropout_mask
 from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
 from phmrun.layers.network import Structures
 from phmrun.models.positions import SinusoidalPositions
@@ -64,8 +64,8 @@ class EncoderClassifier(nn.Module):
         tokens = sentences.tokens
         words = self.embedding(tokens) * math.sqrt(self.width)
         if self.word_dropout and self.training:
-            words = words * F.dropout(words.new_ones(*tokens.shape, 1), self.word_dropout)
-        hidden = F.dropout(words + self.positions(tokens.shape[1]), self.dropout, self.training)
+            words = words * dropout_mask(words[..., :1], self.word_dropout)
+        hidden = dropout(words + self.positions(tokens.shape[1]), self.dropout, self.training)
         for layer in self.encoder:
             hidden = layer(hidden, sentences.mask)
         scores: Tensor = self.output(pooled(self.encoder_norm(hidden), sentences.lengths, self.pooling))

@@ -1,5 +1,7 @@
 """``environment.json``, and runs that are trained anew."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_experiments import configured, run_experiment, run_of
@@ -7,7 +9,7 @@ from tiny_experiments import configured, run_experiment, run_of
 from phmrun.config.identity import LAYER_VERSIONS
 from phmrun.engine import experiment
 from phmrun.engine.checkpoints import LAST
-from phmrun.engine.reproduction import compare, reproduce
+from phmrun.engine.reproduction import OTHER_NUMBERS, compare, reproduce
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import State
 from phmrun.ledger.environment import differences
@@ -69,6 +71,8 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
     assert compare(actual.again, actual.again).identical
     assert compare(actual.again, actual.again).verdict == "identical"
     assert actual.verdict == "different"
+    explained = ("random_numbers: None, then 2", *actual.explanations)
+    assert replace(actual, explanations=explained).verdict == OTHER_NUMBERS
     assert two["arithmetic"]["instruction_set"]
 
 

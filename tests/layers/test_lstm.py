@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.errors import PhmrunError
+from phmrun.kernels.dropout import dropout_mask
 from phmrun.layers import LSTM, folded
-from phmrun.layers.gate_maps import dropout_mask
 from phmrun.layers.lstm import outputs, packed_rows
 
 
@@ -230,7 +230,7 @@ def test_each_direction_has_a_mask_of_its_own_if_configured():
     torch.manual_seed(0)
     read = outputs(lstm, inputs, lengths)
     torch.manual_seed(0)
-    masks = [nn.functional.dropout(torch.ones(3, 1, width), 0.5) for width in (6, 6, 10, 10)]
+    masks = [dropout_mask(torch.empty(3, 1, width), 0.5) for width in (6, 6, 10, 10)]
     wanted = inputs
     for layer in range(2):
         directions = []
@@ -273,19 +273,3 @@ def test_a_cell_with_linear_output_is_the_printed_one(options):
     assert all(parameter.grad.any() for parameter in lstm.parameters())
     with pytest.raises(PhmrunError, match="reads padded sequences alone"):
         lstm(inputs)
-
-
-@pytest.mark.parametrize("dropped", [0.1, 0.5, 0.65])
-def test_dropout_mask_keeps_its_share_and_the_mean(dropped):
-    torch.manual_seed(0)
-    mask = dropout_mask(torch.empty(499, 1001), dropped)
-    assert mask.shape == (499, 1001)
-    low, high = mask.unique().tolist()
-    assert low == 0
-    assert high == pytest.approx(1 / (1 - dropped), rel=1e-4)
-    deviation = (dropped * (1 - dropped) / mask.numel()) ** 0.5
-    for part in (mask, mask.flatten()[::4], mask.flatten()[3::4], mask[0]):
-        share = float((part == 0).double().mean())
-        assert abs(share - dropped) < 5 * deviation * (mask.numel() / part.numel()) ** 0.5
-    pairs = mask.flatten().double()
-    assert abs(float(torch.corrcoef(torch.stack([pairs[1:], pairs[:-1]]))[0, 1])) < 5 * mask.numel() ** -0.5

@@ -33,8 +33,8 @@ def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn, skips, monkeypatc
     packed = pack_padded_sequence(inputs, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
     outputs, (_, last) = lstm(packed, state)
     theirs = pad_packed_sequence(outputs, batch_first=True)[0]
-    hidden, cells = stepped(inputs, state, weights_of(lstm), 0.0, torch.tensor(LENGTHS))
-    ends = cells[torch.arange(len(LENGTHS)), torch.tensor(LENGTHS) - 1]
+    hidden, cells = stepped([inputs], [state], [weights_of(lstm)], 0.0, torch.tensor(LENGTHS))
+    hidden, ends = hidden.squeeze(2), cells[torch.arange(len(LENGTHS)), torch.tensor(LENGTHS) - 1, 0]
     hidden = hidden * (torch.arange(7) < torch.tensor(LENGTHS).unsqueeze(1)).unsqueeze(2)
     torch.testing.assert_close(hidden, theirs)
     torch.testing.assert_close(ends, last[0])
@@ -50,7 +50,23 @@ def test_gradients_with_dropout_are_those_of_finite_differences(drawn):
 
     def run(inputs, h, c, *weights):
         torch.manual_seed(2)
-        return stepped(inputs, (h, c), GateWeights(*weights), 0.4, torch.tensor([3, 1, 2]))
+        return stepped([inputs], [(h, c)], [GateWeights(*weights)], 0.4, torch.tensor([3, 1, 2]))
 
     few = (inputs[:3, :3], *(item[:, :3] for item in state))
     assert torch.autograd.gradcheck(run, (*few, *weights_of(lstm)))
+
+
+def test_two_directions_in_one_loop_are_those_of_torchs_lstm(drawn):
+    _, inputs, _ = drawn
+    with default_double():
+        lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+        zeros = torch.zeros(1, len(LENGTHS), 4)
+    packed = pack_padded_sequence(inputs, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
+    theirs = pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
+    weights = list(lstm.parameters())
+    both = [GateWeights(*weights[:4]), GateWeights(*weights[4:])]
+    hidden = stepped([inputs, inputs], [(zeros, zeros)] * 2, both, 0.0, torch.tensor(LENGTHS))[0].flatten(2)
+    torch.testing.assert_close(hidden, theirs)
+    factors, parts = torch.randn_like(theirs), [inputs, *weights]
+    wanted = torch.autograd.grad((theirs * factors).sum(), parts)
+    torch.testing.assert_close(torch.autograd.grad((hidden * factors).sum(), parts), wanted)

@@ -7,6 +7,7 @@ from recording import default_double, largest_difference, part, recorded
 
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.optimizers import build_optimizer
+from phmrun.kernels.dropout import dropout_mask
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.recurrence import stepped
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser, spelling_groups
@@ -114,12 +115,12 @@ def test_hidden_vectors_are_dropped_alike_at_all_steps_and_scaled():
     lstm = LSTM(3, 5, cell="parser-v2", hidden_dropout=0.4)
     built, inputs = lstm.cells[0].build(), torch.randn(2, 4, 3)
     torch.manual_seed(2)
-    mask = torch.nn.functional.dropout(torch.ones(2, 5), 0.4)
+    mask = dropout_mask(torch.empty(1, 2, 5), 0.4)[0]
     torch.manual_seed(2)
-    hidden, _ = stepped(inputs, lstm.cells[0].initial(2), built, 0.4, torch.tensor([4, 4]))
+    hidden, _ = stepped([inputs], [lstm.cells[0].initial(2)], [built], 0.4, torch.tensor([4, 4]))
     for row in range(2):
         thinned = built._replace(recurrent=built.recurrent * mask[row])
-        alone, _ = stepped(inputs[row : row + 1], lstm.cells[0].initial(1), thinned, 0.0, torch.tensor([4]))
+        alone, _ = stepped([inputs[row : row + 1]], [lstm.cells[0].initial(1)], [thinned], 0.0, torch.tensor([4]))
         torch.testing.assert_close(hidden[row : row + 1], alone)
 
 
