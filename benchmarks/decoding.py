@@ -38,9 +38,8 @@ VOCABULARY, LENGTH = 8000, 20
 Search = Callable[[int, int], object]
 """Decodes so many random sentences with so wide a beam."""
 PARTS: tuple[tuple[str, Any, str], ...] = (
-    ("products of the decoder", packed.FewRows, "__call__"),
-    ("attention", incremental, "attend"),
-    ("layer norms", incremental.F, "layer_norm"),
+    ("attention", incremental.F, "scaled_dot_product_attention"),
+    ("layer norms", torch, "layer_norm"),
     ("encoder", incremental.IncrementalTransformer, "start"),
     ("rest of the step: copies, sums, Python", incremental.IncrementalTransformer, "step"),
     ("reordering", incremental.IncrementalTransformer, "reorder"),
@@ -75,6 +74,11 @@ class Clock:
                     self._inner[-1] += taken
 
         return call
+
+    def products(self, name: str) -> packed.Kernel:
+        """Return the kernel of a name, with maps whose time is counted."""
+        kernel = packed.KERNELS[name]
+        return lambda weight, bias: self.timed("products of the decoder", kernel(weight, bias))
 
 
 def sentences(batch: int) -> Tensor:
@@ -138,6 +142,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 timed = clock.timed(name, getattr(place, attribute))
                 # A plain function becomes a method, as those of the decoder must.
                 stack.enter_context(patch.object(place, attribute, timed))
+            stack.enter_context(patch.dict(packed.KERNELS, {name: clock.products(name) for name in packed.KERNELS}))
+            decoder = incremental.IncrementalTransformer(network, PAD)
+            decoder.measured_kernels = True
             for _ in range(args.repeats):
                 search(decoder, *case)
         steps, total = args.repeats * LENGTH, sum(clock.seconds.values())

@@ -129,13 +129,16 @@ class FewRows:
 
         The first call with a number of rows may measure the kernels.
         """
-        rows = len(inputs)
+        return self.for_rows(len(inputs))(inputs)
+
+    def for_rows(self, rows: int) -> Map:
+        """Return the map of inputs with this number of rows."""
         if rows not in self._by_rows:
             name = self._chosen(rows)
             if name not in self._by_kernel:
                 self._by_kernel[name] = KERNELS[name](self.weight, self.bias)
             self._by_rows[rows] = self._by_kernel[name]
-        return self._by_rows[rows](inputs)
+        return self._by_rows[rows]
 
     def _chosen(self, rows: int) -> str:
         """Return the kernel for this number of rows.

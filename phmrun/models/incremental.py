@@ -11,6 +11,7 @@ and on functions instead of modules (``DirectLayer``).
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self, cast
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 
 from phmrun.kernels.attention import attend
 from phmrun.kernels.packed import FewRows, Map, bfloat16_map
+from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
 from phmrun.layers.inference import Choice, PackedFactors, PackedLinear
 from phmrun.layers.linear import ACTIVATIONS, plain_linear
@@ -35,8 +37,6 @@ class DecoderState:
     """State of decoding for ``batch`` sentences.
 
     Attributes:
-        layers: Decoder layers as functions.
-        output: Output map as a function.
         slots: Keys and values, ``[layers, 2, batch, heads, slots, head_width]``.
         memory_keys: Keys of the source per layer, ``[batch, heads, source, head_width]``.
         memory_values: Values of the source per layer, same shape.
@@ -45,10 +45,11 @@ class DecoderState:
         positions: Target position of each used slot.
         ancestors: ``[batch, 1, beam, used]``: 0 if a hypothesis descends from a slot, otherwise -inf; None while the
             beam has always been 1.
+        rows: Number of rows that ``layers`` and ``output`` are for.
+        layers: Decoder layers as functions.
+        output: Output map as a function.
     """
 
-    layers: list["DirectLayer"]
-    output: Map
     slots: Tensor
     memory_keys: list[Tensor]
     memory_values: list[Tensor]
@@ -56,6 +57,9 @@ class DecoderState:
     position: int = 0
     positions: list[int] = field(default_factory=list)
     ancestors: Tensor | None = None
+    rows: int = 0
+    layers: list["DirectLayer"] = field(default_factory=list)
+    output: Map | None = None
 
 
 class IncrementalTransformer(nn.Module):
@@ -100,13 +104,9 @@ class IncrementalTransformer(nn.Module):
         with torch.autocast(source.device.type, torch.bfloat16) if self.in_bfloat16 else nullcontext():
             memory = self.network.encode(source, mask)
         memory = memory.to(cast(nn.Embedding, self.network.target_embedding).weight.dtype)
-        crosses = cast(list[CrossProjections], list(self.cross))
-        decoder = cast(list[DecoderLayer], list(self.network.decoder))
-        memories = [cross.project_memory(memory) for cross in crosses]
+        memories = [cross.project_memory(memory) for cross in cast(list[CrossProjections], self.cross)]
         batch, heads, _, head_width = memories[0][0].shape
         return DecoderState(
-            layers=[DirectLayer(layer, cross, self._direct) for layer, cross in zip(decoder, crosses, strict=True)],
-            output=self._direct(self.network.output),
             slots=memory.new_zeros(len(memories), 2, batch, heads, GROWTH, head_width),
             memory_keys=[keys for keys, _ in memories],
             memory_values=[values for _, values in memories],
@@ -127,6 +127,8 @@ class IncrementalTransformer(nn.Module):
             Logits of the next token, ``[batch, beam, vocabulary]``.
         """
         network, (batch, beam) = self.network, tokens.shape
+        if batch * beam != state.rows:
+            self._prepare(state, batch * beam)
         vectors = network.target_embedding(tokens.reshape(-1)) * network.scale
         hidden = vectors if network.positions is None else vectors.add_(network.positions(state.position + 1)[-1])
         used = len(state.positions) + beam  # one more slot for each hypothesis
@@ -152,7 +154,7 @@ class IncrementalTransformer(nn.Module):
             hidden = layer.attend_to_source(hidden, *memory, state.memory_mask)
             hidden = layer.transform(hidden)
         state.position += 1
-        logits: Tensor = state.output(network.decoder_norm(hidden))
+        logits = cast(Map, state.output)(network.decoder_norm(hidden))
         return logits.view(batch, beam, -1)
 
     def reorder(self, state: DecoderState, beams: Tensor) -> DecoderState:
@@ -180,8 +182,17 @@ class IncrementalTransformer(nn.Module):
             state.memory_mask = state.memory_mask.index_select(0, sentences)
         return state
 
-    def _direct(self, module: nn.Module) -> Map:
-        """Return a map as a function.
+    def _prepare(self, state: DecoderState, rows: int) -> None:
+        """Set the state's functions for this number of rows, so that no step looks them up."""
+        choose = partial(self._direct, rows=rows)
+        pairs = zip(
+            cast(list[DecoderLayer], self.network.decoder), cast(list[CrossProjections], self.cross), strict=True
+        )
+        state.layers = [DirectLayer(layer, cross, choose) for layer, cross in pairs]
+        state.rows, state.output = rows, choose(self.network.output)
+
+    def _direct(self, module: nn.Module, rows: int) -> Map:
+        """Return a map of so many rows as a function.
 
         A dense one computes in bfloat16 with ``in_bfloat16``, otherwise by measured kernels with ``measured_kernels``,
         both cached by module. Others see :func:`direct`.
@@ -190,7 +201,8 @@ class IncrementalTransformer(nn.Module):
             return direct(module)
         if module not in self._few_rows:
             self._few_rows[module] = (bfloat16_map if self.in_bfloat16 else FewRows)(module.weight, module.bias)
-        return self._few_rows[module]
+        few = self._few_rows[module]
+        return few.for_rows(rows) if isinstance(few, FewRows) else few
 
     def _apply(self, *arguments: Any, **options: Any) -> Self:
         """Convert the module as ``nn.Module`` does, and drop the kernels' copies of weights."""
@@ -225,6 +237,8 @@ class DirectLayer:
         self.expand = direct(feedforward.expand)
         self.contract = direct(feedforward.contract)
         self.gate: Map | None = None if feedforward.gate is None else direct(feedforward.gate)
+        # Asking for the switch takes longer than attention from one position.
+        self.scores = attend if switched() == ONEDNN else F.scaled_dot_product_attention
         self.activate: Map = torch.relu_ if feedforward.activation == "relu" else ACTIVATIONS[feedforward.activation]
 
     def attend(self, hidden: Tensor, mine: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -243,7 +257,7 @@ class DirectLayer:
         _, batch, heads, beam, head_width = mine.shape
         projected = self.project(self.enter(hidden)).view(batch, beam, 3, heads, head_width).permute(2, 0, 3, 1, 4)
         mine.copy_(projected[1:])
-        context = attend(projected[0], keys, values, mask)
+        context = self.scores(projected[0], keys, values, mask)
         return self.leave(self.output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def attend_to_source(self, hidden: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
@@ -254,7 +268,7 @@ class DirectLayer:
         """
         batch, heads, _, head_width = keys.shape
         query = self.query(self.enter_cross(hidden)).view(batch, -1, heads, head_width).transpose(1, 2)
-        context = attend(query, keys, values, mask)
+        context = self.scores(query, keys, values, mask)
         return self.leave_cross(self.cross_output(context.transpose(1, 2).reshape(len(hidden), -1)).add_(hidden))
 
     def transform(self, hidden: Tensor) -> Tensor:
@@ -278,7 +292,7 @@ def direct(module: nn.Module) -> Map:
         return lambda inputs: F.linear(inputs, weight, bias)
     if isinstance(module, nn.LayerNorm):
         shape, scale, shift, eps = module.normalized_shape, module.weight, module.bias, module.eps
-        return lambda inputs: F.layer_norm(inputs, shape, scale, shift, eps)
+        return lambda inputs: torch.layer_norm(inputs, shape, scale, shift, eps, False)
     if isinstance(module, PackedLinear):
         operator, offset = direct(module.operator), module.bias
         return operator if offset is None else lambda inputs: operator(inputs).add_(offset)
