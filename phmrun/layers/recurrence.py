@@ -182,17 +182,17 @@ class _Recurrence(torch.autograd.Function):
         of_h = gates.new_zeros(directions, ctx.batch, width)
         of_c = torch.zeros_like(of_h)
         zero = gates.new_zeros(1, width).expand_as(kept)
-        of_hidden, of_cells = (zero if given is None else given for given in (of_hidden, of_cells))
+        of_hidden, of_cells = (zero if values is None else values for values in (of_hidden, of_cells))
         rows = [directions * size for size in plan.sizes]
         buffers = (rates, rates[:, :width], rates[:, width:], f, through, of_hidden, of_cells)
-        for step, of_o, of_others, forget, slope, given_h, given_c in reversed(
+        for step, of_o, of_others, forget, slope, from_h, from_c in reversed(
             list(zip(*(values.split(rows) for values in buffers), strict=True))
         ):
             shape = directions, len(step) // directions, width
             h, c = of_h[:, : shape[1]], of_c[:, : shape[1]]
-            h += given_h.view(shape)
-            if given_c.stride(0):
-                c += given_c.view(shape)
+            h += from_h.view(shape)
+            if from_c.stride(0):
+                c += from_c.view(shape)
             c.addcmul_(h, slope.view(shape))
             of_others.view(*shape[:2], 3, width).mul_(c.unsqueeze(2))
             of_o.view(shape).mul_(h)
