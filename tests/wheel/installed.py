@@ -78,7 +78,9 @@ def test_a_sweep_runs_its_cells_and_makes_a_table(phmrun, tmp_path):
     sweep.write_text(yaml.safe_dump({"task": "sva", "base": base, "grid": grid, "seeds": 1}), encoding="utf-8")
     phmrun("sweep", str(sweep))
     cells = json.loads(phmrun("table", str(sweep), "--json"))["cells"]
-    assert len(cells) == 2
+    assert {(cell["layer"], cell["column"]) for cell in cells} == {
+        (layer, column) for layer in ("dense", "phm n=8") for column in ("test/accuracy", "test/loss")
+    }
     assert all(cell["seeds"] for cell in cells)
 
 
