@@ -29,15 +29,21 @@ class Training:
         steps: Optimizer steps of a turn.
         arguments: Arguments of ``phmrun train``.
         folder: Empty folder of the run, and of its log.
+        script: File that trains; its options are those of this one's worker.
+
+    Attributes:
+        norm: Euclidean norm of all trained weights after the last turn.
     """
 
-    def __init__(self, checkout: Path, steps: int, arguments: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, checkout: Path, steps: int, arguments: Sequence[str], folder: Path, script: str = __file__
+    ) -> None:
         reading, writing = os.pipe()
         self.log = folder / "log.txt"
         settings = {"OMP_NUM_THREADS": "1", "WANDB_MODE": "disabled", "PYTHONPATH": str(checkout)}
         python = sys.executable if checkout == ROOT else str(checkout / ".venv" / "bin" / "python")
         options = [*arguments, "--runs-dir", str(folder)]
-        command = [python, __file__, "--worker", str(writing), str(steps), *options]
+        command = [python, script, "--worker", str(writing), str(steps), *options]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, env=os.environ | settings, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=[writing]
@@ -62,7 +68,8 @@ class Training:
         line = self.times.readline()
         if not line:
             raise SystemExit(f"{self.process.args}\n" + self.log.read_text(errors="replace")[-2000:])
-        return float(line)
+        seconds, self.norm = map(float, line.split())
+        return seconds
 
     def end(self) -> None:
         """Kill the process."""
@@ -70,23 +77,32 @@ class Training:
         self.process.wait()
 
 
-def work(writing: int, steps: int, arguments: list[str]) -> None:
-    """Train; write the CPU seconds of every turn, and read a line before the next."""
+def take_turns(writing: int, steps: int) -> None:
+    """After every few optimizer steps, write the CPU seconds and the norm of the weights, and wait for a line."""
+    from torch.nn.utils import get_total_norm
     from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    from phmrun.cli.app import main as phmrun
 
     state = {"steps": 0, "began": 0.0}
 
-    def stepped(*_: Any) -> None:
+    def stepped(optimizer: Any, *_: Any) -> None:
         state["steps"] += 1
         if state["steps"] % steps:
             return
-        os.write(writing, f"{time.process_time() - state['began']}\n".encode())
-        sys.stdin.readline()
+        seconds = time.process_time() - state["began"]
+        norm = get_total_norm([weight.detach() for group in optimizer.param_groups for weight in group["params"]])
+        os.write(writing, f"{seconds} {float(norm)}\n".encode())
+        if not sys.stdin.readline():
+            os._exit(1)  # nobody reads on
         state["began"] = time.process_time()
 
     register_optimizer_step_post_hook(stepped)
+
+
+def work(writing: int, steps: int, arguments: list[str]) -> None:
+    """Train by turns."""
+    from phmrun.cli.app import main as phmrun
+
+    take_turns(writing, steps)
     phmrun(["train", *arguments])
 
 

@@ -258,6 +258,7 @@ class TrainingModule(nn.Module):
         optimizer = self.make_optimizer(self.network, fused=precision != "16-mixed")
         if precision == "bf16-mixed":
             optimizer._step_supports_amp_scaling = False  # type: ignore[attr-defined]
+        optimizer.register_step_post_hook(lambda done, *_: done.zero_grad())  # not kept beside the next activations
         scheduler = LambdaLR(optimizer, lambda step: self.schedule(step + 1))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

@@ -314,9 +314,7 @@ class HuggingFaceNetwork(nn.Module):
 
     def _built(self, folder: Path | None) -> nn.Module:
         """Return a network with structured maps; ``folder``: with its weights, None: with fresh ones."""
-        model = (
-            build_model(self.settings, self.head) if folder is None else read_model(folder, self.settings, self.head)
-        )
+        model = read_model(folder, self.settings, self.head) if folder else build_model(self.settings, self.head)
         return structured(model, self.structures, self.only, near=folder is not None)
 
 
