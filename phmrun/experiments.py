@@ -369,7 +369,7 @@ def _requested(
     """
     for name in arguments:
         if name not in ARGUMENTS:
-            raise unknown("argument", name, [*ARGUMENTS, "settings"])
+            raise unknown("argument", name, [*ARGUMENTS, "config", "plugins", "settings"])
     requested = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
     requested += [(key, value, "settings") for key, value in (settings or {}).items()]
     files = [config] if isinstance(config, str | PathLike) else list(config)

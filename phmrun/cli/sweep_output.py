@@ -74,7 +74,7 @@ def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
     It is in deviations over seeds and, if a row has two finished seeds, in units of its score: of the row with the most
     finished ones. Nothing for fewer than two counted seeds or rows.
     """
-    seeds = min(len(group) for group in rows) - bool(plan.sweep.file.space)  # a pilot is not counted
+    seeds = min(sum(not status.cell.chose_settings for status in group) for group in rows)  # a pilot is not counted
     if seeds < 2 or len(rows) < 2:
         return
     least = detectable_deviations(seeds, len(rows) - 1)

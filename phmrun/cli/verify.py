@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import Json, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunsDirectory
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
     from phmrun.results.verification import Link
@@ -22,6 +23,7 @@ Chain = tuple[str, "list[Link]"]
 def verify(
     what: Annotated[str, typer.Argument(metavar="RUN|DIR", autocompletion=completion.runs)],
     runs_dir: RunsDirectory = Path("runs"),
+    plugin: Plugin = None,
     as_json: Json = False,
 ) -> None:
     """Check every link from raw data to the printed number, and name the first broken one (exit code 3).
@@ -37,6 +39,7 @@ def verify(
         phmrun verify runs
         phmrun verify results
     """
+    load_plugins(plugin)
     chains: list[Chain] = []
     broken: tuple[str, Link] | None = None
     for name, links in _chains(what, runs_dir):

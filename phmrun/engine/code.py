@@ -7,15 +7,18 @@ and comments do not count.
 import ast
 import hashlib
 import importlib.util
+import inspect
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, Section
 from phmrun.config.identity import subsections
 from phmrun.config.names import Registered
 from phmrun.errors import PhmrunError
-from phmrun.registry import EMBEDDINGS, METRICS, OURS, STRUCTURES, TASKS, Registry, loaded_plugins, networks
+from phmrun.registry import EMBEDDINGS, METRICS, OURS, PLUGIN, STRUCTURES, TASKS, Registry, loaded_plugins, networks
 
 EXTENDS = "extends"
 """Name of the mark with the id of the run that a run extends or adapts."""
@@ -33,15 +36,16 @@ def code_marks(config: Experiment) -> dict[str, str]:
 def foreign_marks(config: Experiment) -> dict[str, str]:
     """Return the checksums of third-party packages' code, by package and object.
 
-    Keys are "package DISTRIBUTION: KIND NAME", for a config's registered objects and the task's metrics. They are part
-    of an experiment's identity. Plug-in files and objects of phmrun are not among them.
+    Keys are "package DISTRIBUTION: KIND NAME", for a config's registered objects and the task's metrics, and "module
+    NAME: KIND NAME" for those that a program has registered itself. They are part of an experiment's identity. Plug-in
+    files and objects of phmrun are not among them.
 
     Raises:
-        PhmrunError: A source file cannot be read or parsed.
+        PhmrunError: A source file cannot be read or parsed, or there is none, as for a class typed into an interpreter.
     """
-    announced = {
-        f"{registry.kind} {name}": registry.announcement(name) for registry, name in _names(config) if name in registry
-    }
+    named = {f"{registry.kind} {name}": (registry, name) for registry, name in _names(config) if name in registry}
+    announced = {key: registry.announcement(name) for key, (registry, name) in named.items()}
+    objects = {key: registry.get(name) for key, (registry, name) in named.items() if announced[key] is None}
     for metric in TASKS.get(config.task).metrics:
         registry, name = (METRICS, metric.name) if metric.name in METRICS else (TASKS, config.task)
         announced[f"metric {metric.name}"] = registry.announcement(name)
@@ -51,7 +55,34 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
         )
         for name, entry in sorted(announced.items())
         if entry is not None and entry.distribution != OURS
+    } | {
+        f"module {_module(value)}: {key}": _source_checksum(value)
+        for key, value in sorted(objects.items())
+        if _module(value)
     }
+
+
+def _module(value: Any) -> str:
+    """Return the module that defines a registered object; empty for phmrun's own and for those of plug-in files."""
+    name = str(getattr(getattr(value, "build", value), "__module__", OURS))
+    file = getattr(sys.modules.get(name), "__file__", None)
+    beside = file and Path(file).absolute().parent in {path.absolute().parent for path in loaded_plugins()}
+    return "" if name.partition(".")[0] == OURS or name.startswith(PLUGIN) or beside else name
+
+
+def _source_checksum(value: Any) -> str:
+    """Return the SHA-256 of the code of an object's module; of its own functions if that is the program itself."""
+    module = _module(value)
+    file = getattr(sys.modules[module], "__file__", None)
+    if module != "__main__" and file:
+        return hashlib.sha256(syntax_tree(Path(file)).encode()).hexdigest()
+    functions = [part for part in [value, *vars(value).values()] if inspect.isfunction(part)]
+    try:
+        text = "\n".join(inspect.getsource(function) for function in functions)
+    except OSError as error:
+        hint = 'Write it into a file, and name the file: plugins=["FILE.py"].'
+        raise PhmrunError(f"the code of {value.__qualname__} cannot be read", hint=hint) from error
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def changed_plugins(folder: Path) -> list[str]:

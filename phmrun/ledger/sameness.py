@@ -1,6 +1,7 @@
 """Comparison of a run with an experiment: settings, versions of the mathematics, data and code. Imports no torch."""
 
 import json
+import shlex
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -74,7 +75,8 @@ def require_same(run: Run, config: Experiment, checksums: Mapping[str, str]) -> 
         PhmrunError: (exit 2) It is another one; names what differs.
     """
     if changed := same_experiment(run, config, checksums).names:
-        hint = "Leave options out that change it; a run's own plug-ins need --plugin FILE."
+        copies = "".join(f" --plugin {shlex.quote(str(path))}" for path in sorted((run.path / "plugins").glob("*.py")))
+        hint = f"Leave options out that change it{f'; its own plug-ins:{copies}' if copies else ''}."
         raise PhmrunError(f"this is another experiment: it differs in {', '.join(changed)}", where=run.id, hint=hint)
 
 
