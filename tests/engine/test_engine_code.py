@@ -53,9 +53,7 @@ def test_an_imported_module_that_changes_makes_another_experiment(marks):
 @pytest.mark.parametrize("place", ["file", "stdin"])
 def test_a_class_of_the_program_itself_is_read_or_refused(place, tmp_path):
     program = textwrap.dedent(LAYER).format(scale="1.0") + (
-        "import phmrun\n"
-        "plan = phmrun.plan('sva', layer='own-rank', settings={'model.width': 32})\n"
-        "print(plan.run_id)\n"
+        "import phmrun\nplan = phmrun.plan('sva', layer='own-rank', settings={'model.width': 32})\nprint(plan.run_id)\n"
     )
     ids = []
     for text in (program, "# a comment\n" + program, program.replace("1.0", "2.0")):
