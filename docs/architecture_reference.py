@@ -1,4 +1,4 @@
-"""Table of the page on the architecture: packages from top to bottom, made of their order and their docstrings."""
+"""End of the page on the architecture: packages from top to bottom with their files, made of their docstrings."""
 
 import ast
 import html
@@ -20,18 +20,32 @@ def on_page_markdown(markdown: str, page: "Page", **_: Any) -> str:
 
 
 def packages() -> str:
-    """Return picture and table of the packages as Markdown."""
+    """Return picture and table of the packages, and the files of each, as Markdown."""
     floors = [line.split() for line in ORDER.splitlines()]
     boxes = "".join(f"<div>{''.join(f'<span>{name}</span>' for name in floor)}</div>" for floor in floors)
-    rows = [f"| `{name}` | {summary(name)} |" for floor in floors for name in floor]
+    names = [name for floor in floors for name in floor]
+    rows = [f"| `{name}` | {summary(place(name))} |" for name in names]
     table = "\n".join(["| package | content |", "|---|---|", *rows])
-    return f'<div class="floors">{boxes}</div>\n\n{table}\n'
+    parts = [f'<div class="floors">{boxes}</div>', table, "## Files", *map(files, names)]
+    return "\n\n".join(parts) + "\n"
 
 
-def summary(name: str) -> str:
-    """Return the first line of a package's docstring."""
+def files(name: str) -> str:
+    """Return the files of a package with what they hold, folded; empty for a module."""
     folder = ROOT / ("tasks" if name == "tasks" else f"phmrun/{name}")
-    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+    paths = [path for path in sorted(folder.rglob("*.py")) if path.name != "__init__.py"]
+    lines = [f"- `{path.relative_to(folder)}`: {summary(path)}" for path in paths]
+    return "\n".join([f'<details markdown="1"><summary>{name}</summary>', "", *lines, "", "</details>"]) if paths else ""
+
+
+def place(name: str) -> Path:
+    """Return the file with the docstring of a package or module."""
+    folder = ROOT / ("tasks" if name == "tasks" else f"phmrun/{name}")
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+
+
+def summary(file: Path) -> str:
+    """Return the first line of a file's docstring."""
     if not file.is_file():
         return "One package for each task: data, module, predictor and configuration."
     lines = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").splitlines()
