@@ -34,8 +34,8 @@ def files(name: str) -> str:
     """Return the files of a package with what they hold, folded; empty for a module."""
     folder = ROOT / ("tasks" if name == "tasks" else f"phmrun/{name}")
     paths = [path for path in sorted(folder.rglob("*.py")) if path.name != "__init__.py"]
-    lines = [f"- `{path.relative_to(folder)}`: {summary(path)}" for path in paths]
-    return "\n".join([f'<details markdown="1"><summary>{name}</summary>', "", *lines, "", "</details>"]) if paths else ""
+    lines = "\n".join(f"- `{path.relative_to(folder)}`: {summary(path)}" for path in paths)
+    return f'<details markdown="1"><summary>{name}</summary>\n\n{lines}\n\n</details>' if paths else ""
 
 
 def place(name: str) -> Path:
