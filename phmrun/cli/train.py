@@ -78,7 +78,7 @@ def train(
         parent = continued or (Run.find(runs_dir, extend) if extend else None)
         request = resolve_options(options, parent=parent.config_path if parent else None)
         if not request.task.runner:
-            from phmrun.engine import derivation, experiment
+            from phmrun.engine import experiment, trained_model
             from phmrun.engine.experiment import dry_run as plan_of
 
             if not dry_run:
@@ -103,7 +103,7 @@ def train(
         plugins=request.plugins,
         restart=asking if restart else None,
         extend=extend,
-        derivation=derivation.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
+        derivation=trained_model.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
         continued=continued,
         verbosity=int(console.verbosity()),
     )

@@ -3,20 +3,47 @@
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
+    AfterValidator,
     Field,
     PrivateAttr,
     field_validator,
     model_validator,
 )
 
-from phmrun.config.keys import FilePath
 from phmrun.section import (
     OpenSection,
     Section,
+    Unhashed,
 )
+
+
+def _checked_clock(value: str | None) -> str | None:
+    """Return a time limit.
+
+    Raises:
+        ValueError: It is not HH:MM:SS.
+    """
+    if value is not None and not re.fullmatch(r"\d{1,6}:[0-5]?\d:[0-5]?\d", value):
+        raise ValueError("must be HH:MM:SS, such as 01:30:00")
+    return value
+
+
+Clock = Annotated[str | None, AfterValidator(_checked_clock), Unhashed()]  # a time limit, HH:MM:SS
+
+
+def seconds_of(clock: str | None) -> int | None:
+    """Return the seconds of a text HH:MM:SS; None stays None."""
+    if clock is None:
+        return None
+    hours, minutes, seconds = (int(part) for part in clock.split(":"))
+    return hours * 3600 + minutes * 60 + seconds
+
+
+FilePath = Annotated[Path | None, Unhashed()]  # a user's file: its contents are part of the run id, its path is not
+
 
 SHARED_VERSION = 1  # part of all run ids; raise it when a default of a shared section changes
 MOST_LAYERS = 1000  # bound of the layers of a network

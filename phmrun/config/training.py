@@ -9,8 +9,8 @@ from pydantic import (
     model_validator,
 )
 
-from phmrun.config.keys import Clock, seconds_of
 from phmrun.config.names import Registered
+from phmrun.config.sections import Clock, seconds_of
 from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
 from phmrun.section import Section, Unhashed
 

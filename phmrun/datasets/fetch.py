@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from phmrun.datasets.archives import extract
-from phmrun.datasets.assembly import assemble
+from phmrun.datasets.assembly import assemble, extract
 from phmrun.datasets.catalogue import Dataset, File, Remote
 from phmrun.datasets.locations import (
     DROPPED,

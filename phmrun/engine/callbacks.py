@@ -1,12 +1,13 @@
-"""Callbacks of training: checkpoints, validation, signals, time limits.
+"""Callbacks of training: checkpoints, random states, averaging, validation, signals, time limits.
 
 Validation is a callback that runs before the checkpoint of the same step, so a resumed run neither repeats nor skips a
 validation. Lightning's nested validation loop has several restart stages with different results. Lightning does not
-save random states either; :class:`phmrun.engine.randomness.Randomness` does.
+save random states either; :class:`phmrun.engine.callbacks.Randomness` does.
 """
 
 import logging
 import math
+import random
 import signal
 import threading
 import time
@@ -16,16 +17,152 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from phmrun.engine.averaging import Averaging
 from phmrun.engine.checkpoints import BEST, LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.lightning import Callback, pl, window_completed
-from phmrun.engine.processes import Agreement
+from phmrun.engine.processes import Agreement, all_gather, rank
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted, counted
 from phmrun.metric import metric_of
+
+
+class Randomness(Callback):
+    """Random states of all processes, saved in checkpoints and restored on resume.
+
+    They are restored at the first batch, because the setup of loaders and models draws from the same generators.
+    """
+
+    def __init__(self) -> None:
+        self._restored: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return "states": those of torch, CUDA, NumPy and Python for each process, by rank."""
+        return {"states": all_gather(random_states())}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep this process's states for the first batch.
+
+        A process without saved states keeps its present ones.
+        """
+        states = state_dict["states"]
+        self._restored = states[rank()] if rank() < len(states) else None
+
+    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
+        """Restore the loaded states before the first batch, once; nothing if none are loaded."""
+        if self._restored is not None:
+            set_random_states(self._restored)
+            self._restored = None
+
+
+def random_states() -> dict[str, Any]:
+    """Return the global random states of torch, CUDA, Python and NumPy, by name.
+
+    Their types load with ``weights_only=True``. "cuda" is an empty list without a GPU.
+    """
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "python": [version, list(internal), gauss],
+        "numpy": [str(name), torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached],
+    }
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    """Set the global random states to those of :func:`random_states`.
+
+    Those of GPUs are set only if there are GPUs.
+    """
+    torch.set_rng_state(states["torch"].cpu())
+    if states["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    name, keys, position, has_gauss, cached = states["numpy"]
+    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+
+
+class Averaging(Callback):
+    """Non-monotonically triggered averaging of weights (Merity et al. 2018, algorithm 1).
+
+    It starts after a validation that is worse than the best one, not counting the last ``patience``. From then on, the
+    mean over all steps is validated and saved as the best checkpoint. Training goes on with the weights themselves.
+
+    Args:
+        patience: Number of latest validations that do not count; 0: all count.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+        self.losses: list[float] = []
+        self.steps = 0
+        self.mean: list[Tensor] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return "losses" of all validations, the "mean" (or None) and its number of "steps"."""
+        return {"losses": list(self.losses), "steps": self.steps, "mean": self.mean}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore losses, mean and its number of steps."""
+        self.losses, self.steps = list(state_dict["losses"]), state_dict["steps"]
+        self.mean = state_dict["mean"]
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, *_: Any) -> None:
+        """Add the weights of a completed optimizer step to the mean, in place.
+
+        All steps have equal weight. Does nothing before averaging has started, and within an accumulation window.
+        """
+        if self.mean is None or not window_completed(trainer):
+            return
+        weights = _weights(module)
+        self.mean = [mean.to(weight.device) for mean, weight in zip(self.mean, weights, strict=True)]
+        self.steps += 1
+        torch._foreach_lerp_(self.mean, weights, 1 / self.steps)
+
+    def observe(self, module: pl.LightningModule, loss: float) -> bool:
+        """Add a validation; return True if averaging starts after it.
+
+        It starts once, when the score is worse than the best of all earlier validations but the last ``patience``. The
+        first weights of the mean are those of the next optimizer step.
+
+        Args:
+            module: Trained module.
+            loss: Monitored score; lower is better.
+        """
+        long_before = self.losses[: -self.patience] if self.patience else self.losses
+        starts = self.mean is None and bool(long_before) and loss > min(long_before)
+        if starts:
+            self.mean = [weight.clone() for weight in _weights(module)]
+        self.losses.append(loss)
+        return starts
+
+    @contextmanager
+    def applied(self, module: pl.LightningModule) -> Iterator[None]:
+        """Replace the weights by their mean within the block.
+
+        They are restored afterwards, after an error, too. Does nothing if there is no mean, or no step in it. Untrained
+        parameters stay.
+        """
+        if self.mean is None or not self.steps:
+            yield
+            return
+        weights = _weights(module)
+        kept = [weight.clone() for weight in weights]
+        torch._foreach_copy_(weights, self.mean)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(weights, kept)
+
+
+def _weights(module: pl.LightningModule) -> list[Tensor]:
+    """Return the trainable parameters, each once, as detached views."""
+    return [parameter.detach() for parameter in module.parameters() if parameter.requires_grad]
+
 
 LOG = logging.getLogger("phmrun.engine")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -18,12 +18,11 @@ from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, build_data, prepare
-from phmrun.engine.derivation import Derivation, check_extension, check_teacher
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
-from phmrun.engine.trained_model import open_run, take_over_base
+from phmrun.engine.trained_model import Derivation, check_extension, check_teacher, open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, remove_unfinished, write_text

@@ -19,19 +19,206 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
-from torch import nn
-from torch.optim import Optimizer
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 
 from phmrun.config import OptimizerConfig
-from phmrun.engine.lazy_adam import table_groups
-from phmrun.engine.muon import muon_groups
 from phmrun.errors import PhmrunError
-from phmrun.layers import Structure
+from phmrun.layers import Embedding, Structure
 from phmrun.layers.network import scope_of
+from phmrun.layers.structures.dense import Dense
 from phmrun.registry import OPTIMIZERS, load
 
+SCALE = "match_rms_adamw"
+"""Torch's name of the scale of an update."""
 APART = ("embedding", "output")
-"""Parts of a network whose matrices are none of ``layer``."""
+"""Parts of a network whose matrices are none of ``layer``; AdamW updates them, not Muon."""
+
+
+class MuonWithAdamW(Optimizer):
+    """torch.optim.Muon for groups with ``muon=True``, torch.optim.AdamW for the others (Jordan et al. 2024).
+
+    Muon replaces the mean gradient of a matrix by its nearest orthogonal matrix. The update is scaled by
+    0.2·√max(d_out, d_in), the usual size of AdamW's (Liu et al., "Muon is scalable for LLM training", section 2.2), so
+    that one learning rate and one weight decay serve both. Both steps are torch's own.
+
+    Args:
+        params: Parameters, of which matrices are Muon's; or groups with the key ``muon``.
+        lr: Learning rate of both.
+        betas: Decay of AdamW's running means; Muon's momentum is 0.95, after Nesterov.
+        eps: Added to the denominator of AdamW's update.
+        weight_decay: Decoupled weight decay of both.
+        fused: Update AdamW's parameters by one kernel.
+
+    Raises:
+        PhmrunError: This torch has no Muon (before 2.9).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        fused: bool = False,
+    ) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            what, hint = f"torch {torch.__version__} has no Muon", "Muon needs torch 2.9 or later; or use adamw."
+            raise PhmrunError(what, where="training.optimizer.name", hint=hint)
+        matrices, others = _divided(list(params))
+        self._parts: list[Optimizer] = []
+        if matrices:
+            self._parts.append(torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn=SCALE))
+        if others:
+            self._parts.append(AdamW(others, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=fused))
+        super().__init__([group for part in self._parts for group in part.param_groups], {})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient, in place.
+
+        Returns the loss of ``closure``, None without one.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        first = 0
+        for part in self._parts:  # a restored state has other groups than those that the parts were built with
+            count = len(part.param_groups)
+            part.param_groups, part.state = self.param_groups[first : first + count], self.state
+            first += count
+            part.step()
+        return loss
+
+
+def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
+    """Return a network's trainable parameters in up to two groups.
+
+    Matrices outside of embedding and output have ``muon=True``, all other parameters ``muon=False``. An empty group is
+    left out.
+    """
+    parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            parts[parameter.ndim == 2 and scope_of(name.rpartition(".")[0]) not in APART].append(parameter)
+    return [{"params": parameters, "muon": muon} for muon, parameters in parts.items() if parameters]
+
+
+def _divided(params: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the groups of Muon and those of AdamW, without the key ``muon``.
+
+    Parameters without groups are one group. A group without this key is divided: matrices are Muon's. Empty groups are
+    left out.
+    """
+    groups = params if params and isinstance(params[0], dict) else [{"params": params}]
+    matrices: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for group in groups:
+        parameters, rest = list(group["params"]), {key: value for key, value in group.items() if key != "params"}
+        muon = rest.pop("muon", None)
+        for part, wanted in ((matrices, True), (others, False)):
+            chosen = [p for p in parameters if (p.ndim == 2 if muon is None else muon) is wanted]
+            part += [{**rest, "params": chosen}] if chosen else []
+    return matrices, others
+
+
+class LazyAdam(Optimizer):
+    """Adam of Dozat's Parser-v2: ε inside the root, lazy rows of tables, clipped updates instead of gradients.
+
+    Update of a weight: lr · m̂ / √(v̂ + ε), with the bias-corrected means m̂ and v̂ of the gradient and of its square.
+    Source: github.com/tdozat/Parser-v2, parser/neural/optimizers (Apache-2.0). There, rows that a batch reads with a
+    gradient of zero, those of words that are all dropped, are updated by their means (radam_optimizer.py:82); here they
+    wait.
+
+    Args:
+        params: Parameters or parameter groups. In a group with ``lazy=True``, rows whose gradient is zero are not
+            updated, keep their means and do not count the step.
+        lr: Learning rate.
+        betas: Decay of the running means of the gradient and of its square.
+        eps: Added to the mean of the squares, inside the root.
+        clip_update: Maximum norm of the update of all parameters together; 0: no limit.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.9),
+        eps: float = 1e-12,
+        clip_update: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "lazy": False})
+        self.clip_update = clip_update
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient, in place.
+
+        Entries of gradients that are not finite count as 0. Returns the loss of ``closure``, None without one. With
+        ``clip_update``, all updates are scaled down together if their joint norm exceeds it.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        updates = [
+            (parameter, self._update(parameter, group))
+            for group in self.param_groups
+            for parameter in group["params"]
+            if parameter.grad is not None
+        ]
+        scale = 1.0
+        if self.clip_update and updates:
+            norm = float(torch.stack([update.norm() for _, update in updates]).norm())
+            scale = min(1.0, self.clip_update / norm) if norm else 1.0
+        for parameter, update in updates:
+            parameter.sub_(update, alpha=scale)
+        return loss
+
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        """Return the update of a parameter ``[…]``, and advance its state in place.
+
+        The learning rate is included. Numbers of the gradient that are not finite count as 0. State is created at the
+        first call. In lazy groups, rows whose gradient is zero get 0 and keep their state.
+        """
+        gradient = torch.nan_to_num(parameter.grad, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
+        state, (mean_decay, square_decay) = self.state[parameter], group["betas"]
+        if not state:
+            rows = (len(parameter), *[1] * (parameter.dim() - 1)) if group["lazy"] else ()
+            state["step"] = torch.zeros(rows, dtype=parameter.dtype, device=parameter.device)
+            state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+        read = gradient.flatten(1).any(1).view_as(state["step"]) if group["lazy"] else None
+        step = state["step"] + 1
+        mean = state["mean"].lerp(gradient, 1 - mean_decay)
+        square = state["square"].lerp(gradient.square(), 1 - square_decay)
+        if read is not None:
+            step = step.where(read, state["step"])
+            mean, square = mean.where(read, state["mean"]), square.where(read, state["square"])
+        state["step"], state["mean"], state["square"] = step, mean, square
+        counted = step.clamp(min=1)  # a row that was never read has zero means
+        root = (square / (1 - square_decay**counted) + group["eps"]).sqrt()
+        update = group["lr"] * (mean / (1 - mean_decay**counted)) / root
+        return update if read is None else update * read
+
+
+def table_groups(network: nn.Module) -> list[dict[str, Any]]:
+    """Return two groups of parameters, the second the dense embedding tables.
+
+    Keys: "params", and "lazy", which is True for the tables. Frozen parameters are included.
+
+    An empty group is left out.
+    """
+    tables = {
+        id(module.structure.matrix)
+        for module in network.modules()
+        if isinstance(module, Embedding) and isinstance(module.structure, Dense)
+    }
+    parameters = list(network.parameters())
+    groups = [{"params": [p for p in parameters if (id(p) in tables) == lazy], "lazy": lazy} for lazy in (False, True)]
+    return [group for group in groups if group["params"]]
 
 
 Rule = Literal["adam", "gradient", "norm"]
@@ -68,8 +255,8 @@ RADAM = Kind("torch.optim:RAdam")
 SGD = Kind("torch.optim:SGD", state=0, shrinks=True, rule="gradient")
 LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
 """Needs the extra ``optimizers``."""
-LAZY_ADAM = Kind("phmrun.engine.lazy_adam:LazyAdam", groups=table_groups)
-MUON = Kind("phmrun.engine.muon:MuonWithAdamW", shrinks=True, groups=muon_groups)
+LAZY_ADAM = Kind(LazyAdam, groups=table_groups)
+MUON = Kind(MuonWithAdamW, shrinks=True, groups=muon_groups)
 
 
 def optimizer_kind(name: str) -> Kind:

@@ -17,9 +17,8 @@ from phmrun.config.training import TrainingConfig
 from phmrun.engine.adaptation import adapter_layers
 from phmrun.engine.calibration import input_covariances, mean_loss, output_gradients
 from phmrun.engine.data import build_data, contents
-from phmrun.engine.derivation import Derivation
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import TrainedModel
+from phmrun.engine.trained_model import Derivation, TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers.fitting import error

@@ -10,8 +10,7 @@ from typing import Any
 from phmrun.documents import flat, plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, json_text, read_regular, read_text, write_text
-from phmrun.ledger.access import Access
-from phmrun.ledger.contents import Contents
+from phmrun.ledger.access import Access, Contents
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,

@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS, ModelConfig
+from phmrun.config.sections import MOST_LAYERS, FilePath, ModelConfig
 from phmrun.registry import networks
 from phmrun.section import Unhashed
 

@@ -16,10 +16,9 @@ import torch
 from phmrun.config import Experiment
 from phmrun.documents import parse_json
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.derivation import Derivation
 from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import TrainedModel, open_run
+from phmrun.engine.trained_model import Derivation, TrainedModel, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.exchange.compress import Plan, derivation, layer_of, make_plan
 from phmrun.exchange.formats import Format

@@ -6,9 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, Section, TrainingConfig, Unhashed
-from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS, SplitFilesConfig
+from phmrun.config.sections import MOST_LAYERS, FilePath, SplitFilesConfig
 from phmrun.models.options import HuggingFaceOptions
 from phmrun.registry import networks
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
+from phmrun.config.sections import FilePath
 from phmrun.families.sentence_classification.config import ClassificationDataConfig, ClassificationExperiment
 from phmrun.models.options import HuggingFaceOptions, LSTMClassifierOptions
 from phmrun.registry import networks

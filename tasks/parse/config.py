@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
-from phmrun.config.keys import FilePath
 from phmrun.config.names import Registered
-from phmrun.config.sections import MOST_LAYERS
+from phmrun.config.sections import MOST_LAYERS, FilePath
 from phmrun.registry import networks
 from phmrun.section import Formerly
 from phmrun.shares import share_of

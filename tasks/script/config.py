@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, OptimizerConfig, Section, Unhashed
-from phmrun.config.keys import Clock, seconds_of
-from phmrun.config.sections import MapConfig
+from phmrun.config.sections import Clock, MapConfig, seconds_of
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
 from phmrun.section import OpenSection, is_section

@@ -76,7 +76,7 @@ class FakeExperiment(types.ModuleType):
 
 @pytest.fixture
 def experiment(monkeypatch) -> FakeExperiment:
-    import phmrun.engine.derivation  # imports trained_model before that is replaced
+    import phmrun.engine.trained_model  # imports trained_model before that is replaced
 
     fake = FakeExperiment()
     for name in ("experiment", "dry_run", "trained_model", "evaluation"):

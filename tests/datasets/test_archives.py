@@ -7,8 +7,8 @@ import zipfile
 
 import pytest
 
-from phmrun.datasets import archives
-from phmrun.datasets.archives import extract, opened, unpacked
+from phmrun.datasets import assembly
+from phmrun.datasets.assembly import extract, opened, unpacked
 from phmrun.errors import ExitCode, PhmrunError
 
 ENTRIES = {"a/one": b"1\n", "./b/two.gz": gzip.compress(b"2\n"), "../evil": b"x", "/etc/evil": b"x"}
@@ -69,7 +69,7 @@ def bomb(path, kind):
 @pytest.mark.parametrize("kind", ["zip", "tar"])
 def test_what_unpacks_to_too_much_is_refused_in_words(tmp_path, monkeypatch, kind):
     archive = bomb(tmp_path / "bomb", kind)
-    monkeypatch.setattr(archives, "LARGEST", 10**6)
+    monkeypatch.setattr(assembly, "LARGEST", 10**6)
     with pytest.raises(PhmrunError, match=r"holds more than 1,000,000 bytes") as caught:
         extract(archive, "one", tmp_path / "out")
     assert (caught.value.code, caught.value.where) == (ExitCode.DATA, str(archive))

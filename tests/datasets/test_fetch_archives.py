@@ -133,7 +133,7 @@ def test_a_disk_that_fills_while_unpacking_is_said_and_the_archive_is_kept(serve
         files = (replace(dataset.files[0], parts=(Part("all", "one", "lines"),)),)
         dataset = replace(dataset, splits={"train": files})
     with monkeypatch.context() as patch:
-        patch.setattr("phmrun.datasets.archives.replacing", full)
+        patch.setattr("phmrun.datasets.assembly.replacing", full)
         patch.setattr("phmrun.datasets.assembly.replacing", full)
         assert "No space left on device" in fails(dataset)
     assert (dataset_dir(dataset) / ".archives/all").is_file()

@@ -5,10 +5,9 @@ import torch
 from tiny_experiments import configured, run_experiment, run_of
 from torch.nn import functional as F
 
-from phmrun.engine.derivation import Derivation
 from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule, divergence
-from phmrun.engine.trained_model import open_run
+from phmrun.engine.trained_model import Derivation, open_run
 from phmrun.errors import PhmrunError
 
 

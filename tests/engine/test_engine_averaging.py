@@ -3,7 +3,7 @@
 import pytest
 from toy import ToyModule, train_toy
 
-from phmrun.engine.averaging import Averaging
+from phmrun.engine.callbacks import Averaging
 from phmrun.engine.checkpoints import load_checkpoint
 
 

@@ -359,7 +359,7 @@ def archive_seeds() -> list[bytes]:
 
 
 def archives(folder: Path) -> Read:
-    from phmrun.datasets.archives import extract, unpacked
+    from phmrun.datasets.assembly import extract, unpacked
 
     def use(path: Path) -> None:
         with unpacked(path, "folder/train.txt") as stream:

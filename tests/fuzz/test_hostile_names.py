@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from phmrun.datasets import archives
+from phmrun.datasets import assembly
 from phmrun.datasets.catalogue import read_entry
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
@@ -105,7 +105,7 @@ def as_archive_member(name, parent):
     with zipfile.ZipFile(path, "w") as packed:
         packed.writestr(name or "x", "content")
     for member in (name, "a"):
-        archives.extract(path, member, parent / "target" / "extracted")
+        assembly.extract(path, member, parent / "target" / "extracted")
 
 
 def as_dataset(name, parent):

@@ -8,8 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from phmrun.config.experiment import Experiment
-from phmrun.config.keys import FilePath
-from phmrun.config.sections import DataConfig
+from phmrun.config.sections import DataConfig, FilePath
 from phmrun.config.training import ClassTrainingConfig
 from phmrun.models.options import TransformerOptions
 from phmrun.section import Section, Unhashed
