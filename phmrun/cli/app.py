@@ -122,7 +122,8 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
 }
 """Summaries by panel and verb."""
 _PLACES = {
-    "eval": "eval.evaluate",
+    "eval": "predict.evaluate",
+    "sync": "runs.sync",
     "import": "import_model.import_model",
     **{name: f"{name}.app" for name in ("data", "runs", "plot", "results", "bench")},
 }

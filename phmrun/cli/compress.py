@@ -81,8 +81,14 @@ def compress(
     with waiting("preparing"):
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
-        from phmrun.exchange.compress import derivation, layer_of, make_plan, merge_updates, without_updates
-        from phmrun.exchange.further_training import further_training
+        from phmrun.exchange.compress import (
+            derivation,
+            further_training,
+            layer_of,
+            make_plan,
+            merge_updates,
+            without_updates,
+        )
 
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
     if n is not None:
@@ -200,7 +206,7 @@ def _show(plan: "Plan") -> None:
     Columns: kind, number, shape, structures, share of parameters kept, and mean energy kept, of the matrices and of
     their outputs. Totals are parameters and, if calibrated, the losses before and after.
     """
-    from phmrun.exchange.maps import by_kind
+    from phmrun.exchange.compress import by_kind
 
     rows = []
     for kind, maps in by_kind(plan.maps).items():

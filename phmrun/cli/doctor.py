@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -161,11 +161,3 @@ def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bo
 def _existing(folder: Path) -> Path:
     """Return the folder, or its nearest existing parent."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-
-
-def _version(package: str) -> str | None:
-    """Return the version of an installed package, or None."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

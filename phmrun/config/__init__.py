@@ -3,68 +3,12 @@
 Imports no torch.
 """
 
-from phmrun.config.experiment import (
-    Experiment,
-    decoding_section,
-    leaves,
-    to_yaml,
-    with_absolute_paths,
-    with_decoding,
-)
+from phmrun.config.experiment import Experiment, decoding_section, leaves, to_yaml, with_absolute_paths, with_decoding
 from phmrun.config.identity import run_id, semantic_values
-from phmrun.config.json_schema import json_schema
-from phmrun.config.layering import (
-    load_run_config,
-    resolve,
-)
+from phmrun.config.layering import json_schema, load_run_config, resolve
 from phmrun.config.problems import ConfigError
-from phmrun.config.sections import (
-    DataConfig,
-    EmbeddingConfig,
-    HardwareConfig,
-    LayerConfig,
-    ModelConfig,
-)
-from phmrun.config.sources import (
-    Source,
-    config_source,
-    nested,
-    packaged_names,
-    read_source,
-    task_defaults,
-)
+from phmrun.config.sections import DataConfig, EmbeddingConfig, HardwareConfig, LayerConfig, ModelConfig
+from phmrun.config.sources import Source, config_source, nested, packaged_names, read_source, task_defaults
 from phmrun.config.training import BatchConfig, OptimizerConfig, TrainingConfig
 from phmrun.section import Section, Unhashed
 from phmrun.task import Task
-
-__all__ = [
-    "BatchConfig",
-    "ConfigError",
-    "DataConfig",
-    "EmbeddingConfig",
-    "Experiment",
-    "HardwareConfig",
-    "LayerConfig",
-    "ModelConfig",
-    "OptimizerConfig",
-    "Section",
-    "Source",
-    "Task",
-    "TrainingConfig",
-    "Unhashed",
-    "config_source",
-    "decoding_section",
-    "json_schema",
-    "leaves",
-    "load_run_config",
-    "nested",
-    "packaged_names",
-    "read_source",
-    "resolve",
-    "run_id",
-    "semantic_values",
-    "task_defaults",
-    "to_yaml",
-    "with_absolute_paths",
-    "with_decoding",
-]

@@ -17,22 +17,3 @@ from phmrun.datasets.locations import (
     own_texts,
     splits_here,
 )
-
-__all__ = [
-    "CATALOGUE",
-    "SPLITS",
-    "Check",
-    "Dataset",
-    "File",
-    "Part",
-    "Remote",
-    "checksums",
-    "data_dir",
-    "dataset_dir",
-    "inspect",
-    "is_here",
-    "locate",
-    "own_files",
-    "own_texts",
-    "splits_here",
-]

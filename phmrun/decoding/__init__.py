@@ -4,14 +4,3 @@ from phmrun.decoding.beam import Hypothesis, beam_search, greedy_search, length_
 from phmrun.decoding.search import max_length, translate
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.decoding.step import StepDecoder
-
-__all__ = [
-    "Hypothesis",
-    "StepDecoder",
-    "beam_search",
-    "greedy_search",
-    "length_penalty",
-    "max_length",
-    "spanning_trees",
-    "translate",
-]

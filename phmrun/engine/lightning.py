@@ -44,15 +44,6 @@ with (
     from pytorch_lightning.strategies import DDPStrategy
     from pytorch_lightning.utilities import move_data_to_device
 
-__all__ = [
-    "Callback",
-    "DDPStrategy",
-    "MisconfigurationException",
-    "TorchCheckpointIO",
-    "move_data_to_device",
-    "pl",
-]
-
 
 TEACHER = "teacher"
 """Key of the teacher's state in a checkpoint."""

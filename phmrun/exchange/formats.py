@@ -1,6 +1,6 @@
 """Export of a trained model to safetensors and ONNX, with dense matrices or the factors of structures.
 
-The task's module defines the exported function (:class:`~phmrun.engine.export_graph.ExportGraph`). Every file is run
+The task's module defines the exported function (:class:`~phmrun.engine.module.ExportGraph`). Every file is run
 once after writing, and its outputs are compared with the trained model's.
 """
 
@@ -21,21 +21,21 @@ from torch import Tensor, nn
 
 from phmrun.config import decoding_section
 from phmrun.engine.calibration import input_covariances
-from phmrun.engine.export_graph import ExportGraph, Run, outputs_of
+from phmrun.engine.module import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
 from phmrun.exchange.compress import calibration
-from phmrun.exchange.ctranslate2 import Quantization, converted
+from phmrun.exchange.ctranslate2 import MARK, POSITIONS, Quantization, converted
 from phmrun.exchange.factored import factored_copy
-from phmrun.exchange.pages import ctranslate2_page, onnx_page
 from phmrun.files import replacing, replacing_directory, write_json, write_text
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.registry import TASKS
-from phmrun.text.token_names import token_names, write_models
+from phmrun.text.token_names import has_model, token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
+from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 
 FORMATS = ("safetensors", "onnx", "ctranslate2")
 PRECISIONS = {"safetensors": get_args(Precision), "ctranslate2": get_args(Quantization)}
@@ -43,7 +43,6 @@ PRECISIONS = {"safetensors": get_args(Precision), "ctranslate2": get_args(Quanti
 FOLDERS = ("transformers", "peft")
 """Formats of networks of transformers."""
 TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a search calls
-MARK = "phmrun.json"  # weights and search settings of an exported directory
 SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
 """Settings of the search that translations depend on."""
 BATCHES = 8  # training batches for the factors of rounding errors
@@ -362,3 +361,42 @@ def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
         return tuple(free)
     fixed = kinds.index(Parameter.VAR_POSITIONAL)
     return *free[:fixed], tuple(free[fixed:])
+
+
+CTRANSLATE2 = Path(__file__).with_name("ctranslate2.txt")
+ONNX = Path(__file__).with_name("onnx.txt")
+
+
+def ctranslate2_page(vocabularies: Vocabularies, *, beam: int, alpha: float) -> str:
+    """Return a Markdown page on the use of a model for CTranslate2, with the run's beam and length penalty."""
+    longest = {"positions": POSITIONS, "longest": POSITIONS - 1, "mark": MARK}
+    return CTRANSLATE2.read_text(encoding="utf-8").format(**_splitting(vocabularies), **longest, beam=beam, alpha=alpha)
+
+
+def onnx_page(vocabularies: Vocabularies, *, beam: int, ratio: float, offset: int) -> str:
+    """Return a Markdown page on the use of a translator's ONNX graphs, with the run's length limit."""
+    tokens = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS, "mark": MARK}
+    return ONNX.read_text(encoding="utf-8").format(
+        **_splitting(vocabularies), **tokens, beam=beam, ratio=ratio, offset=offset
+    )
+
+
+def _splitting(vocabularies: Vocabularies) -> dict[str, str]:
+    """Return parts of a program that splits and joins text by the SentencePiece models, or at spaces without them.
+
+    The keys are package, imports, setup, encode and decode.
+    """
+    if not has_model(vocabularies.source):
+        return {"package": "", "imports": "", "setup": "", "encode": "line.split()", "decode": '" ".join(tokens)'}
+    names = ("subwords", "subwords") if vocabularies.joint else ("source", "target")
+    lines = [
+        f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
+        for side, name in zip(("sources", "targets"), names, strict=True)
+    ]
+    return {
+        "package": " sentencepiece",
+        "imports": "import sentencepiece\n",
+        "setup": "".join(lines),
+        "encode": "sources.encode(line, out_type=str)",
+        "decode": "targets.decode(tokens)",
+    }

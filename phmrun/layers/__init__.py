@@ -8,8 +8,7 @@ from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.conversion import convert
 from phmrun.layers.define import HGT, DeFINE
 from phmrun.layers.embedding import Embedding, build_embedding, register_embedding
-from phmrun.layers.factored_file import load, save
-from phmrun.layers.hugging_face import from_pretrained, save_pretrained
+from phmrun.layers.factored_file import from_pretrained, load, save, save_pretrained
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM

@@ -33,6 +33,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.fitting import best_low_rank
+from phmrun.layers.inference import is_pretrained
 from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Structure
 
@@ -393,3 +394,49 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} ".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+WEIGHTS = "model.safetensors"
+
+
+def save_pretrained(model: Any, folder: str | Path) -> Path:
+    """Save a converted model of transformers to a folder: configuration, and factors with their recipe.
+
+    Args:
+        model: Result of :func:`phmrun.layers.convert`.
+        folder: Created if missing; its files are replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        PhmrunError: The model is none of transformers, or has structures that :func:`phmrun.layers.convert` did not
+            make.
+    """
+    if not is_pretrained(model):
+        raise PhmrunError(f"this {type(model).__name__} is no model of transformers", hint="Use phmrun.layers.save.")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    if model.can_generate():
+        model.generation_config.save_pretrained(folder)
+    save(model, folder / WEIGHTS)
+    return folder
+
+
+def from_pretrained(kind: Any, folder: str | Path) -> Any:
+    """Load a folder that :func:`save_pretrained` wrote.
+
+    Args:
+        kind: Model class of transformers, or an auto class such as ``AutoModelForCausalLM``.
+        folder: Folder on this machine.
+
+    Raises:
+        PhmrunError: The file has no recipe or does not fit the model.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(str(folder))
+    build = kind.from_config if hasattr(kind, "from_config") else kind
+    return load(lambda: build(config), Path(folder) / WEIGHTS).eval()

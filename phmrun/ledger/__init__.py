@@ -8,16 +8,3 @@ from phmrun.ledger.lock import Holder, Lock
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
-
-__all__ = [
-    "History",
-    "Holder",
-    "Lock",
-    "Mirror",
-    "Run",
-    "State",
-    "Status",
-    "Synced",
-    "sync",
-    "wandb_mode",
-]

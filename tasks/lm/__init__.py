@@ -1,10 +1,12 @@
 """Language modeling: LSTMs, AWD-LSTM and Transformer-XL over running text."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from phmrun.metric import PERCENT, Baseline, Deferred, Metric
+from phmrun.families.sentence_classification.metrics import ACCURACY as OF_LABELS
+from phmrun.metric import Baseline, Deferred, Metric
 from phmrun.task import Format, Task
 
 
@@ -18,16 +20,8 @@ PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram",
 BITS_PER_BYTE = _metric("bits_per_byte", bounds=(0.0, math.inf))
 BITS_PER_CHARACTER = _metric("bits_per_character", bounds=(0.0, math.inf))
 
-ACCURACY = Metric(
-    "accuracy",
-    unit="%",
-    margin=0.5,
-    is_share=True,
-    measure=partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1),
-    read_items=Deferred("phmrun.tasks.lm.pairs:read_items"),
-    floors=("chance",),
-    bounds=PERCENT,
-)
+_PAIRS = partial(Deferred("phmrun.families.sentence_classification.items:read_items"), mark=("part", "good", "bad"))
+ACCURACY = replace(OF_LABELS, read_items=_PAIRS, floors=("chance",))
 """Of minimal pairs: share whose acceptable sentence has the higher probability."""
 
 TASK = Task(

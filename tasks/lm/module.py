@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
-from phmrun.engine.export_graph import ExportGraph
-from phmrun.engine.module import Loss, Prediction, TrainingModule, build_network
+from phmrun.engine.module import ExportGraph, Loss, Prediction, TrainingModule, build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError

@@ -15,11 +15,8 @@ from numpy.typing import NDArray
 from phmrun.datasets import data_dir
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import read_text
-from phmrun.ledger import Run
 from phmrun.metrics import Score
 from phmrun.metrics.accuracy import LabelPair, accuracy
-from phmrun.metrics.items import Items, checksum
 from phmrun.progress import progress
 from phmrun.text.lines import numbered_lines
 
@@ -135,18 +132,3 @@ def judged(
     scores = accuracy(counts)
     scores["accuracy-of-chance"] = Score("accuracy of chance", 50.0, "guess:one-of-two", len(pairs), "items")
     return scores, rows, len(pairs)
-
-
-def read_items(run: Run, split: str, part: str) -> Items | None:
-    """Return the correctness of the minimal pairs of an evaluation, ``[pairs, 2]``: right, and 1.
-
-    ``part`` is a phenomenon; "" for all. ``None`` if the split is running text.
-    """
-    path = run.predictions / f"{split}.tsv"
-    if not path.is_file():
-        return None
-    rows = [line.split("\t") for line in read_text(path).splitlines()[1:]]
-    rows = [row for row in rows if not part or row[2] == part]
-    counts = np.ones((len(rows), 2))
-    counts[:, 0] = [row[0] == row[1] for row in rows]
-    return Items(counts, checksum(["\t".join([row[2], *row[6:]]) for row in rows]))

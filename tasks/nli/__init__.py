@@ -14,10 +14,10 @@ TASK = Task(
     name="nli",
     summary="Natural language inference: does a premise entail a hypothesis, contradict it, or neither?",
     schema="phmrun.tasks.nli.config:NLIExperiment",
-    vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
+    vocabulary="phmrun.families.sentence_classification.items:ClassificationVocabulary",
     data="phmrun.tasks.nli.data:build_data",
     module="phmrun.families.sentence_classification.module:build_module",
-    predictor="phmrun.families.sentence_classification.predictor:build_predictor",
+    predictor="phmrun.families.sentence_classification.module:build_predictor",
     formats=(
         Format(
             "columns",
@@ -42,5 +42,5 @@ TASK = Task(
     ),
     metrics=(ACCURACY,),
     baselines=(MAJORITY, Baseline("bag-of-words", "logistic regression on the words of the training pairs")),
-    networks={"nli-lstm": "phmrun.models.lstm_classifier:LSTMClassifier"},
+    networks={"nli-lstm": "phmrun.models.sentences:LSTMClassifier"},
 )

@@ -8,10 +8,10 @@ TASK = Task(
     name="sva",
     summary="Subject–verb agreement: is the next verb singular or plural? Accuracy by number of attractors",
     schema="phmrun.tasks.sva.config:AgreementExperiment",
-    vocabulary="phmrun.families.sentence_classification.vocabulary:ClassificationVocabulary",
+    vocabulary="phmrun.families.sentence_classification.items:ClassificationVocabulary",
     data="phmrun.tasks.sva.data:build_data",
     module="phmrun.families.sentence_classification.module:build_module",
-    predictor="phmrun.families.sentence_classification.predictor:build_predictor",
+    predictor="phmrun.families.sentence_classification.module:build_predictor",
     formats=(
         Format(
             "lines",

@@ -8,12 +8,12 @@ import pytest
 import torch
 from built_networks import built
 
-from phmrun.engine.export_graph import outputs_of
+from phmrun.engine.module import outputs_of
 from phmrun.exchange.formats import export, largest_difference
 from phmrun.families.sentence_classification.module import classification_graph
 from phmrun.layers.structure import Structure
 from phmrun.ledger.run import Run
-from phmrun.models.lstm_classifier import LSTMClassifier
+from phmrun.models.sentences import LSTMClassifier
 from phmrun.tasks.lm.lstm import LSTMLanguageModel
 from phmrun.tasks.lm.module import language_model_graph
 from phmrun.tasks.lm.transformer_xl import TransformerXL

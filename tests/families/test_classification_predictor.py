@@ -9,12 +9,9 @@ from built_networks import built
 from torch import nn
 
 from phmrun.families.sentence_classification.data import ClassificationBatch
-from phmrun.families.sentence_classification.items import Item, LeftOut
-from phmrun.families.sentence_classification.module import ClassificationModule
-from phmrun.families.sentence_classification.predictor import SentenceClassifier
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
-from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.models.sentences import batch_of
+from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, LeftOut
+from phmrun.families.sentence_classification.module import ClassificationModule, SentenceClassifier
+from phmrun.models.sentences import LSTMClassifier, batch_of
 from phmrun.text.vocabulary import train_words
 
 

@@ -95,7 +95,7 @@ def vocabulary_seeds() -> list[bytes]:
     """Each is a JSON object: the files of one vocabulary, by name, with what they hold."""
     import tempfile
 
-    from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
+    from phmrun.families.sentence_classification.items import ClassificationVocabulary
     from phmrun.tasks.lm.vocabulary import count_words
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
     from phmrun.text.conllu import loads
@@ -132,7 +132,7 @@ def vocabularies(folder: Path) -> Read:
     import shutil
 
     from phmrun.errors import ExitCode, PhmrunError
-    from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
+    from phmrun.families.sentence_classification.items import ClassificationVocabulary
     from phmrun.tasks.lm.vocabulary import StreamVocabulary
     from phmrun.tasks.parse.vocabulary import TreebankVocabulary
     from phmrun.text.vocabularies import Vocabularies

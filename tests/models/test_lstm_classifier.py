@@ -7,9 +7,8 @@ from built_networks import built
 from torch.nn import functional as F
 
 from phmrun.layers import folded
-from phmrun.models import lstm_classifier
-from phmrun.models.lstm_classifier import LSTMClassifier
-from phmrun.models.sentences import batch_of
+from phmrun.models import sentences as lstm_classifier
+from phmrun.models.sentences import LSTMClassifier, batch_of
 from phmrun.text.vocabulary import EOS
 
 ROWS = ([[4, 5, 6], [7]], [[8, 9], [4, 6, 10, 11]])

@@ -11,24 +11,75 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment, WordsConfig
-from phmrun.families.sentence_classification.vocabulary import ClassificationVocabulary
-from phmrun.files import intact, open_regular, read_text
+from phmrun.files import intact, open_regular, read_text, write_json
 from phmrun.ledger import Run
 from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
-from phmrun.text.vocabulary import spaced, train_words
+from phmrun.text.vocabulary import Splitting, Vocabulary, WordVocabulary, read_description, spaced, train_words
+
+
+class ClassificationVocabulary:
+    """Vocabulary of words, or of a tokenizer's tokens, and, in the order of their indices, classes.
+
+    Sentences are lowercased and split as in :class:`~phmrun.families.sentence_classification.config.WordsConfig`; a
+    tokenizer reads them as they are.
+    """
+
+    def __init__(
+        self, words: Vocabulary, labels: Sequence[str], *, lowercase: bool = False, splitting: Splitting = "space"
+    ) -> None:
+        self.words = words
+        self.labels = tuple(labels)
+        self.lowercase = lowercase
+        self.splitting: Splitting = splitting
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows of an embedding, and number of classes."""
+        return len(self.words), len(self.labels)
+
+    def encode(self, sentence: str) -> list[int]:
+        """Return the ids of a sentence's words, without beginning and end tokens."""
+        if isinstance(self.words, TokenizerVocabulary):
+            return self.words.encode(sentence)
+        return self.words.encode(spaced(sentence, self.lowercase, self.splitting))
+
+    def save(self, directory: Path) -> None:
+        """Write ``words/`` and ``labels.json`` to ``directory``."""
+        self.words.save(directory / "words")
+        description = {"labels": list(self.labels), "lowercase": self.lowercase, "splitting": self.splitting}
+        write_json(directory / "labels.json", description)
+
+    @classmethod
+    def load(cls, directory: Path) -> Self:
+        """Load a vocabulary written by :meth:`save`.
+
+        Raises:
+            PhmrunError: (exit 3) The vocabulary is missing or damaged.
+        """
+        path = directory / "labels.json"
+        with intact("the vocabulary is", path):
+            stored = parse_json(read_text(path))
+            labels, lowercase, splitting = stored["labels"], stored["lowercase"], stored["splitting"]
+        kind = read_description(directory / "words", (*WordVocabulary.kinds, *TokenizerVocabulary.kinds))["kind"]
+        reader: type[Vocabulary] = TokenizerVocabulary if kind in TokenizerVocabulary.kinds else WordVocabulary
+        return cls(reader.load(directory / "words"), labels, lowercase=lowercase, splitting=splitting)
+
 
 VERSION = 1  # increase when the same text and settings result in other ids or another layout
 DEV = "dev"
+GOLD = ("label", "part")
+"""Columns of the predictions that hold gold labels and parts."""
 
 
 class Item(NamedTuple):
@@ -278,17 +329,17 @@ def _share(reader: Reader, wanted: range, without: tuple[Reader, ...]) -> Iterat
         yield LeftOut("also in a test file", doubled)
 
 
-def read_items(run: Run, split: str, part: str) -> Items:
-    """Return correctness counts of a split's items, or of a part of it.
+def read_items(run: Run, split: str, part: str, mark: Sequence[str] = GOLD) -> Items:
+    """Return correctness counts of a split's labeled items, or of a part of it.
 
     Counts are ``[items, 2]``: 1 if the label is correct, else 0, and 1. ``part`` of "" is the whole split. Predictions
-    come from the run's directory. The checksum covers the gold labels and parts; the split's fingerprint is added.
+    come from the run's directory. The checksum covers the columns ``mark``; gold labels and parts alone do not identify
+    the items, so that the split's fingerprint is added to theirs.
     """
-    lines = read_text(run.predictions / f"{split}.tsv").splitlines()
-    heading = lines[0].split("\t")
-    predicted, gold, parts = (heading.index(name) for name in ("predicted", "label", "part"))
-    rows = [row for row in (line.split("\t") for line in lines[1:]) if not part or row[parts] == part]
+    lines = [line.split("\t") for line in read_text(run.predictions / f"{split}.tsv").splitlines()]
+    predicted, gold, parts, *marks = (lines[0].index(name) for name in ("predicted", "label", "part", *mark))
+    rows = [row for row in lines[1:] if not part or row[parts] == part]
     counts = np.ones((len(rows), 2))
     counts[:, 0] = [row[predicted] == row[gold] for row in rows]
-    file = run.fingerprints().get(split, "")  # gold labels alone do not identify the items
-    return Items(counts, checksum([row[gold] + "\t" + row[parts] for row in rows]), file)
+    file = run.fingerprints().get(split, "") if mark == GOLD else ""
+    return Items(counts, checksum(["\t".join(row[place] for place in marks) for row in rows]), file)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.engine.export_graph import ExportGraph, random_tokens
+from phmrun.engine.module import ExportGraph, random_tokens
 from phmrun.layers import MultiheadAttention, folded
 from phmrun.models.incremental import CrossProjections, IncrementalTransformer
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, with_tables

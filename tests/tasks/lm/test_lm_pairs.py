@@ -87,7 +87,8 @@ def test_scores_are_kept_by_phenomenon_with_their_pairs(runs, network, tmp_path)
     metric = next(metric for metric in metrics_of("lm") if metric.name == "accuracy")
     assert metric.computed(metric.read_items(run, "order", "").counts) == scores["order/accuracy"]["value"]
     assert len(metric.read_items(run, "order", "order").counts) == len(lines) // 2
-    assert metric.read_items(run, "test", "") is None
+    with pytest.raises(FileNotFoundError):
+        metric.read_items(run, "test", "")
 
 
 def test_equal_sentences_are_wrong(runs, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.tasks.style.measures import measures
+from phmrun.tasks.style.data import measures
 
 PAIRS = [
     ("you are here", "thou art here"),
