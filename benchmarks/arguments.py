@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from phmrun.bench import machine
+from phmrun.cli.bench import prepare_process
 from phmrun.cli.console import print_error
-from phmrun.cli.measuring import prepare_process
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
 

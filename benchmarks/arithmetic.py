@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.hugging_face import HuggingFace
-from phmrun.cli import measuring
+from phmrun.cli import bench as measuring
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.kernels.choice import LIMIT

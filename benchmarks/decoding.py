@@ -25,7 +25,7 @@ from benchmarks.hugging_face import HuggingFace
 from benchmarks.latency import translators
 from benchmarks.systems import Endless, Sources
 from phmrun.bench.timing import interleave, ratios
-from phmrun.cli.measuring import prepare_process
+from phmrun.cli.bench import prepare_process
 from phmrun.decoding import beam
 from phmrun.kernels import packed
 from phmrun.ledger.environment import processor

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from benchmarks.arguments import Result, parser, start
 from phmrun.bench.timing import MEASUREMENT, interleave, ratios
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.config.options import checked_options, options_of
 from phmrun.layers import DeFINE, build_embedding, folded
 from phmrun.progress import progress

@@ -14,7 +14,8 @@ from typing import Any
 
 import phmrun
 from benchmarks.arguments import parser, start
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.engine.trained_model import open_run
 from phmrun.ledger import Run
 from phmrun.ledger.recorded_config import config_values, network_label

@@ -31,7 +31,8 @@ from benchmarks.networks import Amount, configurations, optimizer_steps
 from benchmarks.systems import Ours
 from phmrun.bench.machine import peak_memory
 from phmrun.bench.timing import interleave
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment

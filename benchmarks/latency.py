@@ -19,7 +19,8 @@ import torch
 
 from benchmarks.arguments import Result, parser, start
 from phmrun.bench.machine import last_level_cache
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.errors import PhmrunError
 from phmrun.exchange.ctranslate2 import library, specification_of
 from phmrun.models.incremental import IncrementalTransformer

@@ -17,7 +17,8 @@ import torch
 from benchmarks.arguments import Result, parser, run, start
 from benchmarks.systems import Ours, Sources, decoding
 from phmrun.bench.timing import interleave
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.engine.counting import count_parameters
 from phmrun.errors import PhmrunError
 from phmrun.experiments import resolve_request

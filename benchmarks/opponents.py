@@ -19,7 +19,8 @@ from benchmarks.hugging_face import HuggingFace, has_place_for
 from benchmarks.systems import Converted, Ours, Sources, Translating, decoding
 from phmrun.bench.run import evenly, opened
 from phmrun.bench.timing import interleave
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.decoding import max_length
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError

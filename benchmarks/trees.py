@@ -18,7 +18,8 @@ from torch import Tensor
 
 from benchmarks.arguments import Result, parser, start
 from phmrun.bench.timing import interleave
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 from phmrun.decoding import spanning_trees
 
 Kind = Literal["random", "peaked"]

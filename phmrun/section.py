@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeGuard, Union, get_args, get_origin
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 LARGEST_NUMBER = 2**32 - 1  # bound of all integers in a configuration
 

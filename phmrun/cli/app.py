@@ -124,7 +124,8 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
 _PLACES = {
     "eval": "predict.evaluate",
     "sync": "runs.sync",
-    "import": "import_model.import_model",
+    "import": "export.import_model",
+    "verify": "results.verify",
     **{name: f"{name}.app" for name in ("data", "runs", "plot", "results", "bench")},
 }
 """Places of the verbs that are not functions of the same name in a module of that name."""

@@ -1,18 +1,116 @@
 """``phmrun bench``: speed of runs and layers, relative to their alternatives."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from phmrun.cli import completion, console, measuring
+from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.measuring import Repeats, Texts, Threads, measured
-from phmrun.cli.options import Device, Json, Plugin, RunsDirectory
-from phmrun.errors import PhmrunError
+from phmrun.cli.options import HARDWARE, Device, Json, Plugin, RunsDirectory
+from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import STRUCTURES, load_plugins
+
+Texts = list[str] | None
+measured = partial(typer.Option, rich_help_panel="Measurement")
+Threads = Annotated[
+    int, typer.Option(min=0, help="CPU threads for arithmetic; 0: torch's default.", rich_help_panel=HARDWARE)
+]
+Repeats = Annotated[int, measured(min=1, help="Rounds, each of which measures all candidates once; medians are shown.")]
+
+
+def prepare_process(threads: int) -> None:
+    """Set the number of torch's CPU threads, and keep freed memory.
+
+    0 leaves their number unchanged. See :func:`phmrun.engine.processes.keep_freed_memory`.
+    """
+    from phmrun.engine.processes import keep_freed_memory
+
+    keep_freed_memory()
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def listed(values: Sequence[str] | None) -> list[str]:
+    """Return the non-empty entries of comma-separated lists; [] for None."""
+    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
+
+
+def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
+    """Return the positive integers in comma-separated lists; [] for None.
+
+    Raises:
+        PhmrunError: An entry is anything else; ``flag`` names the option.
+    """
+    return [number(part, flag) for part in listed(values)]
+
+
+def number(text: str, flag: str) -> int:
+    """Return a positive integer.
+
+    Raises:
+        PhmrunError: The text is anything else; ``flag`` names the option.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise PhmrunError(f"{text!r} is not a positive whole number", where=flag)
+    return int(text)
+
+
+def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
+    """Return name and options of "phm n=8 variant=released".
+
+    Values are read as YAML.
+
+    Raises:
+        PhmrunError: An option has no value, or it is not YAML.
+    """
+    from phmrun.documents import parse_yaml
+
+    name, *options = text.split() or [""]
+    if not name:
+        raise PhmrunError("no structure is named", where=flag, hint=f"Write it as in {flag} 'phm n=8'.")
+    values = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator:
+            hint = f"Write it as in {flag} 'phm n=8'."
+            raise PhmrunError(f"{option!r} is not an option", where=flag, hint=hint)
+        values[key] = parse_yaml(value, key)
+    return name, values
+
+
+def sides(text: str) -> tuple[int, int]:
+    """Return (in_features, out_features) of "512x2048" or "512×2048".
+
+    Raises:
+        PhmrunError: The text is anything else.
+    """
+    parts = text.lower().replace("×", "x").split("x")
+    if len(parts) != 2 or not all(side.isdecimal() and int(side) for side in parts):
+        raise PhmrunError(f"{text!r} is not a shape", where="--shape", hint="Write it as INxOUT: 512x2048.")
+    return int(parts[0]), int(parts[1])
+
+
+def print_machine(machine: dict[str, Any]) -> None:
+    """Print processor or GPU, libraries, threads and torch version on one line.
+
+    Libraries are the instruction set and BLAS, if known.
+    """
+    processor = machine["gpu"] if machine["device"].startswith("cuda") else machine["processor"]
+    libraries = [str(machine[name]) for name in ("instruction_set", "blas") if name in machine]
+    text = " · ".join([processor, *libraries, counted(machine["threads"], "thread"), f"torch {machine['torch']}"])
+    console.print_line(text)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as text in µs below a millisecond, else in ms."""
+    return f"{1e6 * seconds:,.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:,.2f} ms"
+
 
 if TYPE_CHECKING:
     from phmrun.bench.layers import Measured
@@ -62,7 +160,7 @@ def bench_run(
         from phmrun.bench.run import Amount
         from phmrun.bench.run import bench_run as measure
 
-    measuring.prepare_process(threads)
+    prepare_process(threads)
     amount, parts = Amount(repeats, batches, items), (only,) if only else PARTS
     reports = []
     for run in chosen:
@@ -75,7 +173,7 @@ def bench_run(
 
 def _print_run(report: dict[str, Any]) -> None:
     """Print rates and peak memory of a run."""
-    measuring.print_machine(report["machine"])
+    print_machine(report["machine"])
     rows = [
         (
             phase["phase"],
@@ -123,16 +221,16 @@ def bench_layers(
         phmrun bench layers --layer "phm n=8 variant=released" --layer dense --json
     """
     load_plugins(plugin)
-    structures = [measuring.name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
-    orders, shapes = measuring.numbers(n, "--n"), [measuring.sides(text) for text in measuring.listed(shape)]
-    batches, training = measuring.numbers(tokens, "--tokens"), measuring.numbers(training_tokens, "--training-tokens")
+    structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
+    orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(shape)]
+    batches, training = numbers(tokens, "--tokens"), numbers(training_tokens, "--training-tokens")
     # After all checks that do not need torch: its import takes seconds.
     import torch
 
     from phmrun.bench import layers, machine
     from phmrun.engine.trained_model import choose_device
 
-    measuring.prepare_process(threads)
+    prepare_process(threads)
     place, dtype = choose_device(device), getattr(torch, precision)
     candidates, left_out = layers.cases(structures, orders, shapes, dtype)
     if not candidates:
@@ -147,7 +245,7 @@ def bench_layers(
     if as_json:
         console.print_json({"machine": facts, "rows": [vars(row) for row in rows]})
         return
-    measuring.print_machine(facts)
+    print_machine(facts)
     _print_layers(rows, layers.REFERENCE)
 
 
@@ -161,7 +259,7 @@ def _print_layers(rows: Sequence["Measured"], reference: str) -> None:
     training, inference = [], []
     for row in rows:
         sizes, tokens = f"{row.in_features} → {row.out_features}", f"{row.tokens:,}"
-        time = measuring.duration(row.seconds[reference])
+        time = duration(row.seconds[reference])
         if row.mode == "training":
             training.append((row.layer, sizes, tokens, time, row.ratios[row.auto], row.auto))
         else:

@@ -63,14 +63,7 @@ def plot_history(
         raise unknown("axis", over, AXES, where="--over")
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.results.plots.runs import (
-            Axis,
-            choose_score,
-            curves,
-            default_name,
-            draw_history,
-            heading,
-        )
+        from phmrun.results.plots.runs import Axis, choose_score, curves, default_name, draw_history, heading
 
     chosen_runs = [Run.find(runs_dir, run) for run in runs]
     chosen, axis = choose_score(chosen_runs, score), cast(Axis, over)

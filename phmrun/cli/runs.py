@@ -164,12 +164,12 @@ def compare(
     Of two runs, the difference of scores is the second minus the first. Scores of different signatures are marked. Each
     figure of the history has a table: one row per step, one column per run.
     """
-    from phmrun.ledger import Run, comparison
+    from phmrun.ledger import Run, listing
 
     chosen = [Run.find(runs_dir, reference) for reference in runs]
-    settings, scores = comparison.configurations(chosen), comparison.scores(chosen)
+    settings, scores = listing.configurations(chosen), listing.scores(chosen)
     sizes = [run.parameters().get("total") for run in chosen]
-    curves = {name: comparison.curves(chosen, name) for name in comparison.figures(chosen)}
+    curves = {name: listing.curves(chosen, name) for name in listing.figures(chosen)}
     if as_json:
         facts = {
             "runs": [run.id for run in chosen],

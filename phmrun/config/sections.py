@@ -5,19 +5,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    PrivateAttr,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
-from phmrun.section import (
-    OpenSection,
-    Section,
-    Unhashed,
-)
+from phmrun.section import OpenSection, Section, Unhashed
 
 
 def _checked_clock(value: str | None) -> str | None:

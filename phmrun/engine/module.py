@@ -63,6 +63,14 @@ class ExportGraph:
     trained: nn.Module | None = None
 
 
+class GraphFunction(nn.Module):
+    """Function of tensors that calls a network, for a graph of it."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network = network
+
+
 def outputs_of(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Return the outputs of a function as a tuple, even if there is only one."""
     outputs = run(*inputs)

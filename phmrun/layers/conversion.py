@@ -22,14 +22,7 @@ from phmrun.layers.inference import replaced
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.recurrence import StartedLSTM
-from phmrun.layers.report import (
-    ATTRIBUTE,
-    ConversionReport,
-    ConvertedLayer,
-    LeftLayer,
-    parameter_count,
-    trained_count,
-)
+from phmrun.layers.report import ATTRIBUTE, ConversionReport, ConvertedLayer, LeftLayer, parameter_count, trained_count
 from phmrun.layers.structure import Structure
 from phmrun.layers.structures.dense import Dense
 from phmrun.layers.torch_attention import StructuredAttention

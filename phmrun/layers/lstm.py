@@ -16,15 +16,7 @@ from phmrun.errors import PhmrunError
 from phmrun.kernels.dropout import dropout, dropout_mask
 from phmrun.layers.gate_maps import GateMapping, GateMaps
 from phmrun.layers.linear import on_device
-from phmrun.layers.recurrence import (
-    GateWeights,
-    Plan,
-    StartedLSTM,
-    State,
-    fused,
-    linear_output,
-    stepped,
-)
+from phmrun.layers.recurrence import GateWeights, Plan, StartedLSTM, State, fused, linear_output, stepped
 
 Cell = Literal["standard", "linear-output", "parser-v2"]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import LayerConfig
-from phmrun.engine.module import ExportGraph, Loss, Prediction, TrainingModule, build_network
+from phmrun.engine.module import ExportGraph, GraphFunction, Loss, Prediction, TrainingModule, build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.errors import PhmrunError
@@ -194,24 +194,16 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
     )
 
 
-class NextWord(nn.Module):
+class NextWord(GraphFunction):
     """Language model as a function of ``[batch, length]`` tokens, from the beginning of a text."""
-
-    def __init__(self, network: LanguageModel) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the log-probabilities of the next words, ``[batch, length, vocabulary]``."""
         return self.network.output.log_prob(self.network(tokens).outputs)
 
 
-class NextWordAndState(nn.Module):
+class NextWordAndState(GraphFunction):
     """LSTM language model as a function of one word ``[batch]`` and a state."""
-
-    def __init__(self, network: LanguageModel) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, word: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         """Return log-probabilities ``[batch, vocabulary]``, then the new state.

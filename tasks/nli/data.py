@@ -8,11 +8,7 @@ from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_texts, splits_here
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification.data import (
-    Baseline,
-    ClassificationCorpus,
-    ClassificationData,
-)
+from phmrun.families.sentence_classification.data import Baseline, ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided, in_parts
 from phmrun.progress import note
 from phmrun.tasks.nli.config import NLIExperiment

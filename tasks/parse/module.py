@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from phmrun.config import load_run_config
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.data import build_data
-from phmrun.engine.module import UNROLLED, ExportGraph, Loss, Prediction, TrainingModule, build_network
+from phmrun.engine.module import UNROLLED, ExportGraph, GraphFunction, Loss, Prediction, TrainingModule, build_network
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
 from phmrun.engine.trained_model import Answer, Evaluation
@@ -137,12 +137,8 @@ def build_module(config: ParsingExperiment, *sizes: int) -> ParserModule:
     )
 
 
-class ArcsAndLabels(nn.Module):
+class ArcsAndLabels(GraphFunction):
     """Biaffine parser as a function of the inputs of :meth:`BiaffineParser.forward`."""
-
-    def __init__(self, network: BiaffineParser) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores of arcs and of labels.

@@ -34,8 +34,7 @@ def run(name: str) -> Callable[[Path], Read]:
     def prepare(folder: Path) -> Read:
         from phmrun.errors import PhmrunError
         from phmrun.ledger import Run
-        from phmrun.ledger.comparison import configurations, curves, figures, scores
-        from phmrun.ledger.listing import list_runs, score_names, sort
+        from phmrun.ledger.listing import configurations, curves, figures, list_runs, score_names, scores, sort
 
         place = folder / "runs" / "nmt-builtin-dense-1-0123456789ab"
         place.mkdir(parents=True)

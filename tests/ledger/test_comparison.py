@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.comparison import ScoreRow, SettingDifference, configurations, curves, figures, scores
+from phmrun.ledger.listing import ScoreRow, SettingDifference, configurations, curves, figures, scores
 
 CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
 

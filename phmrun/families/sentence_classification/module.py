@@ -15,6 +15,7 @@ from phmrun.engine.module import (
     UNROLLED,
     Criterion,
     ExportGraph,
+    GraphFunction,
     Loss,
     Prediction,
     TrainingModule,
@@ -164,16 +165,12 @@ def place_vectors(embedding: nn.Module, pretrained: Found) -> None:
         structure.matrix[torch.from_numpy(pretrained.places)] = torch.from_numpy(pretrained.vectors)
 
 
-class ScoresOfClasses(nn.Module):
+class ScoresOfClasses(GraphFunction):
     """Classifier as a function of token tensors.
 
     Callers put an end token after each sentence; none is added. Padding is always masked, so that the graph does not
     depend on the contents of a batch.
     """
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, *tokens: Tensor) -> Tensor:
         """Return class scores ``[batch, classes]`` from the tokens ``[batch, length]`` of each sentence."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.engine.module import ExportGraph, random_tokens
+from phmrun.engine.module import ExportGraph, GraphFunction, random_tokens
 from phmrun.layers import MultiheadAttention, folded
 from phmrun.models.incremental import CrossProjections, IncrementalTransformer
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, with_tables
@@ -16,15 +16,11 @@ from phmrun.text.vocabulary import BOS, EOS, PAD
 TOKENS = {"pad": str(PAD), "bos": str(BOS), "eos": str(EOS)}
 
 
-class NextTargetToken(nn.Module):
+class NextTargetToken(GraphFunction):
     """Transformer as a function of source and target tokens.
 
     Targets start with the beginning token.
     """
-
-    def __init__(self, network: EncoderDecoder) -> None:
-        super().__init__()
-        self.network = network
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the logits of the next tokens, ``[batch, target, vocabulary]``.
