@@ -18,7 +18,7 @@ from phmrun.cli import bench as measuring
 from phmrun.cli import console
 from phmrun.engine.trained_model import open_run
 from phmrun.ledger import Run
-from phmrun.ledger.recorded_config import config_values, network_label
+from phmrun.ledger.directory import config_values, network_label
 from phmrun.ledger.wording import SERVING
 from phmrun.sweeps.serving import formats_of, serve_all
 

@@ -25,8 +25,8 @@ from phmrun.engine.lightning import move_data_to_device
 from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
+from phmrun.ledger.directory import network_label
 from phmrun.ledger.environment import now
-from phmrun.ledger.recorded_config import network_label
 from phmrun.ledger.scores import BATCH, EPOCH, LINE, STEP, TEST
 from phmrun.progress import progress
 from phmrun.registry import TASKS

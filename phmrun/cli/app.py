@@ -70,7 +70,7 @@ class Verb(NamedTuple):
     def load(self) -> Any:
         """Import the verb's module, and return its click command.
 
-        A Typer app becomes a group of commands, a function one command, with the module's ``EPILOG`` if there is one.
+        A Typer app becomes a group of commands, a function one command.
         """
         module_name, attribute = self.place.split(".")
         module = importlib.import_module(f"phmrun.cli.{module_name}")
@@ -79,8 +79,7 @@ class Verb(NamedTuple):
             options: dict[str, Any] = {} if isinstance(target.info.cls, type) else {"cls": Verbs}
             alone.add_typer(target, name=self.name, rich_help_panel=self.panel, **options)
         else:
-            epilog = {"epilog": module.EPILOG} if hasattr(module, "EPILOG") else {}
-            alone.command(self.name, rich_help_panel=self.panel, **epilog)(target)
+            alone.command(self.name, rich_help_panel=self.panel)(target)
         return typer.main.get_group(alone).commands[self.name]
 
 

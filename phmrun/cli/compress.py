@@ -189,7 +189,7 @@ def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
     files are relative to the parent's with factors.
     """
     from phmrun.engine.trained_model import open_run
-    from phmrun.exchange.factored import weight_bytes
+    from phmrun.exchange.formats import weight_bytes
     from phmrun.ledger import Run
 
     (_, before), (folded, factored) = (
@@ -233,7 +233,7 @@ def _label(layer: Mapping[str, Any]) -> str:
     """
     from phmrun.config.options import options_of
     from phmrun.exchange.compress import ORDERS
-    from phmrun.ledger.recorded_config import layer_label
+    from phmrun.ledger.directory import layer_label
 
     usual = options_of(layer["structure"]).defaults()
     options = {key: value for key, value in layer.items() if key in ORDERS or key not in usual or value != usual[key]}

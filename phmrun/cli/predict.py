@@ -47,7 +47,7 @@ def predict(
     chosen = choose_run(runs_dir, run)
     typed = text is None and sys.stdin.isatty()
     with waiting("preparing"):
-        from phmrun.engine.arithmetic import set_threads
+        from phmrun.engine.bookkeeping import set_threads
         from phmrun.engine.trained_model import open_run
         from phmrun.text.coverage import note_coverage
         from phmrun.text.lines import decoded, raw_lines
@@ -125,7 +125,7 @@ def evaluate(
     # Before torch is imported, which takes seconds, so that a mistyped name is reported at once.
     scored = choose_run(runs_dir, run)
     with waiting("preparing"):
-        from phmrun.engine.arithmetic import set_threads
+        from phmrun.engine.bookkeeping import set_threads
         from phmrun.engine.evaluation import evaluate_run
         from phmrun.engine.trained_model import open_run
 

@@ -19,8 +19,7 @@ from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
-from phmrun.sweeps.executors import Executor
-from phmrun.sweeps.executors.local import LocalExecutor
+from phmrun.sweeps.executors import Executor, LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.planning import chosen, maker, planned
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
@@ -252,7 +251,7 @@ def _threads_alone(design: Plan, runs_dir: Path) -> int:
     for cell in design.cells:
         if cell.run_id and (segments := Run(directory_of(runs_dir, cell.run_id)).environment()):
             return int(segments[0].get("threads") or 0)
-    from phmrun.engine.arithmetic import set_threads
+    from phmrun.engine.bookkeeping import set_threads
 
     return set_threads()
 

@@ -120,7 +120,7 @@ def _as_it_began(run: "Run", options: ExperimentOptions) -> tuple[ExperimentOpti
     Raises:
         PhmrunError: (exit 2) Another task is named, or the run began with the weights of a compressed one.
     """
-    from phmrun.ledger.recorded_config import config_values
+    from phmrun.ledger.directory import config_values
 
     task, marks = str(run.status.about.get("task")), run.fingerprints()
     if options.task not in ("", task):

@@ -71,11 +71,6 @@ def read_source(path: Path, *, lines: bool = True) -> Source:
     return Source(str(path), *parse_mapping(text, str(path), lines=lines))
 
 
-def load_yaml(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file: see :func:`read_source`."""
-    return dict(read_source(path, lines=False).values)
-
-
 def packaged_names() -> list[str]:
     """Return the sorted names of all packaged configuration files.
 

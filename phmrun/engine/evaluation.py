@@ -91,8 +91,7 @@ def evaluate_run(
     if evaluation.losses is not None:
         run.write(run.predictions / f"{name}{LOSSES}", losses_text(evaluation.losses))
     metrics |= _scores_of_items(run, config.task, name, mark, metrics)
-    for key, value in metrics.items():
-        run.update_metrics(key, value)
+    run.add_metrics(metrics)
     if pairs is None and not name.startswith(OTHER_FILE):
         run.write_samples(evaluation.columns, evaluation.samples)
     return metrics

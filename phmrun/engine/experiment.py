@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phmrun.config import Experiment, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
 from phmrun.engine.adaptation import with_base, with_base_vocabulary
-from phmrun.engine.arithmetic import kernels_of, set_threads
-from phmrun.engine.bookkeeping import keep_data, recording, scores_of_training, tell_validation
+from phmrun.engine.bookkeeping import keep_data, kernels_of, recording, scores_of_training, set_threads, tell_validation
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.counting import count_parameters, network_without_weights
@@ -364,8 +363,7 @@ def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mi
         raise Interrupted(fitted.signal, outcome)
     run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
     LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
-    for name, score in scores_of_training(run, fitted, config.training).items():
-        run.update_metrics(name, score)
+    run.add_metrics(scores_of_training(run, fitted, config.training))
     if not fitted.complete:
         run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
         LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)

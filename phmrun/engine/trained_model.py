@@ -10,7 +10,7 @@ import torch
 from phmrun.config import Experiment, Task, load_run_config, with_decoding
 from phmrun.config.options import options_of
 from phmrun.engine.adaptation import adapt, base_run
-from phmrun.engine.arithmetic import kernels_of
+from phmrun.engine.bookkeeping import kernels_of
 from phmrun.engine.checkpoints import (
     BEST,
     LAST,

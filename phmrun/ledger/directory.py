@@ -2,16 +2,129 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+import socket
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, Any
 
-from phmrun.documents import parse_json
+from pydantic import Field, TypeAdapter, ValidationError
+
+from phmrun.documents import parse_json, parse_yaml
 from phmrun.errors import ExitCode, PhmrunError, nearest
-from phmrun.files import is_name, read_regular
-from phmrun.ledger.lock import LOCK
-from phmrun.ledger.status import State, Status, as_found
+from phmrun.files import is_name, read_regular, read_text
+from phmrun.ledger.environment import now
+from phmrun.ledger.lock import LOCK, living_holder
+
+
+class State(StrEnum):
+    """State of a run.
+
+    Attributes:
+        QUEUED: Created, not started.
+        RUNNING: In training by a process that holds its lock.
+        DONE: Finished.
+        FAILED: Stopped by an error that a restart does not solve: out of memory, NaN loss.
+        INTERRUPTED: Stopped; the same command continues it.
+        DAMAGED: Its files cannot be read; never stored.
+    """
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    DAMAGED = "damaged"
+
+
+DIVERGED = " at optimizer step "
+"""Part of the reason of a run that ``phmrun.engine.checkpoints.diverged`` has ended."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """Content of ``status.json``. Times are ISO 8601 in UTC.
+
+    Attributes:
+        state: State of the run.
+        reason: Cause of the state in a phrase; ``None`` if there is none.
+        step: Optimizer steps so far.
+        started: Time of the first start.
+        updated: Time of writing.
+        ended: Time of the end; ``None`` if the run has not ended.
+        host: Machine that wrote the status.
+        pid: Process that wrote the status.
+        seconds: Seconds of training, summed over all continuations.
+        about: Facts for listings: task, data, layer, network, seed, parameters.
+    """
+
+    state: State
+    reason: str | None = None
+    step: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    started: str | None = None
+    updated: str | None = None
+    ended: str | None = None
+    host: str | None = None
+    pid: int | None = None
+    seconds: Annotated[float, Field(ge=0, lt=2**63)] = 0.0
+    about: dict[str, Any] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """False for a damaged status."""
+        return self.state is not State.DAMAGED
+
+    @property
+    def diverged(self) -> bool:
+        """True if the run failed because training stopped at NaN or infinity."""
+        return self.state is State.FAILED and DIVERGED in (self.reason or "")
+
+    @classmethod
+    def from_json(cls, content: Any) -> "Status":
+        """Return the status of a JSON object.
+
+        Unknown keys are ignored; missing ones have their defaults, except the state.
+
+        Raises:
+            ValueError: The state is missing or unknown, or a value has a wrong type or is out of range.
+        """
+        try:
+            return _STATUS.validate_python(content)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            raise ValueError(f"{'.'.join(map(str, fault['loc']))} is {fault['input']!r:.80}") from None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as a JSON object."""
+        return {**vars(self), "about": dict(self.about), "state": self.state.value}
+
+    def signed(self) -> "Status":
+        """Return a copy with the present time, machine and process."""
+        return replace(self, updated=now(), host=socket.gethostname(), pid=os.getpid())
+
+
+_STATUS = TypeAdapter(Status)
+
+
+def as_found(status: Status, path: Path) -> Status:
+    """Return the effective status.
+
+    A running status without a living holder of the lock becomes interrupted, with the reason "its process died", ended
+    at its last update. Others are returned unchanged. Nothing is written.
+    """
+    if status.state is not State.RUNNING or living_holder(path / LOCK) is not None:
+        return status
+    return replace(status, state=State.INTERRUPTED, reason="its process died", ended=status.updated)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of a reading error.
+
+    It is the system's phrase, else the message, at most 200 characters on one line.
+    """
+    return error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())[:200]
+
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
@@ -170,3 +283,89 @@ def entries(path: Path) -> Iterator[RunFile]:
             with suppress(FileNotFoundError):
                 size += file.stat().st_size if file.is_file() else 0
         yield RunFile(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
+
+
+PLAIN = "dense"
+BUDGET = "budget"  # option of structures whose other numbers may be 0: as large as it allows
+
+
+def about_config(config_yaml: str) -> dict[str, Any]:
+    """Return task, data, layer, network and seed of a resolved config.
+
+    Keys: "task", "data" (its name), "layer", "network" and "seed". Missing ones are left out; a damaged config gives an
+    empty dictionary.
+    """
+    try:
+        config = parse_yaml(config_yaml, "config.yaml")
+    except PhmrunError:
+        config = None
+    if not isinstance(config, Mapping):
+        return {}
+    data = config.get("data")
+    facts = {
+        "task": config.get("task"),
+        "data": data.get("name") if isinstance(data, Mapping) else data,
+        "layer": layer_label(config.get("layer")),
+        "network": network_label(config),
+        "seed": config.get("seed"),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def config_values(path: Path) -> dict[str, Any]:
+    """Return the values of a ``config.yaml``.
+
+    The result is empty if it is not a mapping.
+
+    Raises:
+        PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
+    """
+    try:
+        values = parse_yaml(read_text(path), str(path))
+    except (OSError, UnicodeDecodeError, PhmrunError) as error:
+        why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
+        raise PhmrunError(f"the configuration cannot be read: {why}", where=where, code=ExitCode.DATA) from error
+    return values if isinstance(values, dict) else {}
+
+
+def layer_label(layer: Any, *, words: bool = False) -> str | None:
+    """Return the label of a weight structure: ``phm n=8``.
+
+    Options that are numbers are named; others, and truth values, only with ``words``.
+
+    Args:
+        layer: Section of a config, or the name of a structure.
+        words: Name all options: ``phm n=8 freeze=a``. Meant for options set by the user, not for resolved configs.
+
+    Returns:
+        The label; the name alone if ``layer`` is a name; ``None`` if ``layer`` is empty and not a section. A section
+        without a structure is ``dense``. Without ``words``, a number before ``budget`` that is 0 is left out, and the
+        budget that it is chosen for is named: ``low-rank budget=1/4``; of a structure around another, that one with
+        its options alone: ``added low-rank rank=4``.
+    """
+    if not isinstance(layer, Mapping):
+        return str(layer) if layer else None
+    options = {key: value for key, value in layer.items() if key != "structure"}
+    if not words:
+        place = list(options).index(BUDGET) if BUDGET in options else 0
+        chosen = [key for key in list(options)[:place] if options[key] == 0 and not isinstance(options[key], bool)]
+        shown = {key for key, value in options.items() if type(value) in (int, float)} | ({BUDGET} if chosen else set())
+        inside = " ".join(str(options[key]) for key in ("of", "options") if options.get(key))
+        options = {key: value for key, value in options.items() if key in shown and key not in chosen}
+        if inside:  # an update, or help in training, by another structure
+            return f"{layer.get('structure', PLAIN)} {inside}"
+    named = [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in options.items()]
+    return " ".join([str(layer.get("structure", PLAIN)), *named])
+
+
+def network_label(config: Mapping[str, Any]) -> str | None:
+    """Return the parts of a network that are not dense.
+
+    An example is ``phm n=8, output circulant``. A dense network is ``dense``; the label is ``None`` if the config names
+    no part.
+    """
+    labels = {part: layer_label(config.get(part)) for part in ("layer", "embedding", "output")}
+    if not any(labels.values()):
+        return None
+    named = {part: label for part, label in labels.items() if label not in (None, PLAIN)}
+    return ", ".join(f"{part} {label}".removeprefix("layer ") for part, label in named.items()) or PLAIN

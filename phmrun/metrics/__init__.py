@@ -2,5 +2,3 @@
 
 from phmrun.metrics.score import Score
 from phmrun.metrics.translation import bleu, bleu_obstacle, chrf, sentence_bleu, sentence_bleu_nltk
-
-__all__ = ["Score", "bleu", "bleu_obstacle", "chrf", "sentence_bleu", "sentence_bleu_nltk"]

@@ -5,5 +5,3 @@ Imports no torch before counting.
 
 from phmrun.papers.published import Match, Printed, Verdict, judge
 from phmrun.papers.table import PaperRow, PaperTable, load_table, paper_names, table_names
-
-__all__ = ["Match", "PaperRow", "PaperTable", "Printed", "Verdict", "judge", "load_table", "paper_names", "table_names"]

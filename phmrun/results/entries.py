@@ -16,9 +16,7 @@ from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
-from phmrun.ledger.directory import CONFIG
-from phmrun.ledger.recorded_config import config_values, layer_label, network_label
-from phmrun.ledger.status import State
+from phmrun.ledger.directory import CONFIG, State, config_values, layer_label, network_label
 from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"

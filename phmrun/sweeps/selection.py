@@ -6,7 +6,7 @@ from typing import Any
 from phmrun.config import Experiment, LayerConfig
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError
-from phmrun.ledger.recorded_config import layer_label
+from phmrun.ledger.directory import layer_label
 from phmrun.section import Section
 
 SEED = "seed"

@@ -62,11 +62,6 @@ class CodebookEmbedding(nn.Module):
         bits = self.num_embeddings * books * math.ceil(math.log2(size))
         return math.ceil(bits / 8) + self.codewords.numel() * self.codewords.element_size()
 
-    def extra_repr(self) -> str:
-        """Return words, width, codebooks and codewords, for ``print``."""
-        books, size, width = self.codewords.shape
-        return f"{self.num_embeddings}, {width}, codebooks={books}, codewords={size}"
-
 
 class CodeLearner(nn.Module):
     """Encoder that selects codewords softly; its codewords are trained, too."""

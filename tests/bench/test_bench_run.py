@@ -6,7 +6,7 @@ from phmrun.bench import run as bench
 from phmrun.bench.run import Amount, bench_run
 from phmrun.bench.timing import Timing
 from phmrun.config import to_yaml
-from phmrun.engine import arithmetic
+from phmrun.engine import bookkeeping
 from phmrun.engine.data import build_data
 from phmrun.engine.trained_model import open_run
 from phmrun.kernels.choice import Choice
@@ -44,7 +44,7 @@ def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
         return {name: Timing((1.0,)) for name in calls}
 
     monkeypatch.setattr(bench, "interleave", interleaved)
-    monkeypatch.setattr(arithmetic, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
+    monkeypatch.setattr(bookkeeping, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
     report = bench_run(run, amount=ONCE, parts=["training"])
     assert seen == [(["training"], ONEDNN)]
     assert report["machine"]["blas"] == "oneDNN"

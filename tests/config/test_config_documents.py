@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.config import Source, config_source, resolve, to_yaml
-from phmrun.config.sources import load_yaml, parse_mapping
+from phmrun.config.sources import parse_mapping, read_source
 from phmrun.errors import PhmrunError
 
 
@@ -25,7 +25,7 @@ def test_mistakes_have_file_and_line(tmp_path, text, line, what):
     path = tmp_path / "bad.yaml"
     path.write_text(text)
     with pytest.raises(PhmrunError, match=what) as caught:
-        load_yaml(path)
+        read_source(path, lines=False)
     assert caught.value.where == f"{path}:{line}"
     assert caught.value.code == 2
 

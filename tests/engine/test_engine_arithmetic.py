@@ -4,8 +4,8 @@ import pytest
 import torch
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.engine import arithmetic, experiment
-from phmrun.engine.arithmetic import set_threads
+from phmrun.engine import bookkeeping, experiment
+from phmrun.engine.bookkeeping import set_threads
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import open_run
@@ -26,7 +26,7 @@ def requests(monkeypatch):
         assert products()
         return Choice("torch" if requested == "torch" else "onednn", "patched")
 
-    monkeypatch.setattr(arithmetic, "choose", chosen)
+    monkeypatch.setattr(bookkeeping, "choose", chosen)
     return requests
 
 
@@ -78,8 +78,8 @@ def cores(monkeypatch):
     """A machine of four cores; the cores that are busy, and the numbers of threads that are set."""
     state = {"busy": 0, "threads": 4}
     monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.setattr(arithmetic, "usable_cores", lambda: 4)
-    monkeypatch.setattr(arithmetic, "busy_cores", lambda: state["busy"])
+    monkeypatch.setattr(bookkeeping, "usable_cores", lambda: 4)
+    monkeypatch.setattr(bookkeeping, "busy_cores", lambda: state["busy"])
     monkeypatch.setattr(torch, "get_num_threads", lambda: state["threads"])
     monkeypatch.setattr(torch, "set_num_threads", lambda number: state.update(threads=number))
     return state

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.ledger.recorded_config import layer_label
+from phmrun.ledger.directory import layer_label
 from phmrun.ledger.wording import head, row_name, title
 
 

@@ -16,7 +16,7 @@ from phmrun.registry import TASKS
 from phmrun.sweeps import Cell, Plan, executors, load_sweep, plan
 from phmrun.sweeps import scheduler as scheduler_module
 from phmrun.sweeps.cell_status import CellState, survey
-from phmrun.sweeps.executors.local import LocalExecutor
+from phmrun.sweeps.executors import LocalExecutor
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
 from phmrun.sweeps.view import said
 

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from phmrun.decoding.beam import Hypothesis
+from phmrun.decoding.beam import Hypothesis, StepDecoder
 from phmrun.decoding.search import by_length, translate
-from phmrun.decoding.step import StepDecoder
 from phmrun.engine.module import (
     Criterion,
     ExportGraph,
@@ -46,7 +45,7 @@ from phmrun.progress import note
 from phmrun.text.batches import chunks
 from phmrun.text.coverage import Coverage
 from phmrun.text.lines import read_parallel, rows_of_parts
-from phmrun.text.token_names import token_names
+from phmrun.text.subwords import token_names
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 

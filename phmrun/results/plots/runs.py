@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.history import shown
+from phmrun.ledger.directory import PLAIN
 from phmrun.ledger.listing import telling_settings, value_of
-from phmrun.ledger.recorded_config import PLAIN
+from phmrun.ledger.run import shown
 from phmrun.ledger.wording import shared, title
 from phmrun.results.plots.canvas import label_ends, new_figure, styles, words
 
