@@ -108,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import transformers
 
     from benchmarks.arguments import parser, start
-    from phmrun.cli import console, measuring
+    from phmrun.cli import bench as measuring
+    from phmrun.cli import console
 
     options = parser(__doc__, repeats=7)
     options.add_argument("--path", help="folder of a network to fine-tune on SciTail")

@@ -17,7 +17,8 @@ from torch import nn
 
 from benchmarks.arguments import parser, start
 from phmrun.bench.timing import interleave, ratios
-from phmrun.cli import console, measuring
+from phmrun.cli import bench as measuring
+from phmrun.cli import console
 
 REFERENCE = "float32"
 

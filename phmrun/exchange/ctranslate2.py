@@ -22,7 +22,7 @@ from phmrun.layers.factored_file import digest_of
 from phmrun.layers.linear import GATED
 from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
-from phmrun.text.subwords import token_names, write_models
+from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
 Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]

@@ -38,7 +38,7 @@ from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.registry import TASKS
-from phmrun.text.subwords import has_model, token_names, write_models
+from phmrun.text.token_names import has_model, token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 

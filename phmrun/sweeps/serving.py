@@ -29,7 +29,7 @@ from phmrun.ledger import Run
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
-from phmrun.text.subwords import token_names
+from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
 
 BATCHES = (1, 32)

@@ -8,15 +8,13 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
 import sentencepiece
 
 from phmrun.cores import usable_cores
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, padded_size, without_specials
 
 LINES_PER_THREAD = 128
@@ -88,7 +86,7 @@ class SubwordVocabulary(Vocabulary):
 def train_subwords(
     lines: Iterable[str], *, kind: str, size: int, multiple_of: int = 1, character_coverage: float = 1.0
 ) -> SubwordVocabulary:
-    """Train a SentencePiece model; see :func:`phmrun.text.vocabulary.train_vocabulary`.
+    """Train a SentencePiece model; see :func:`phmrun.text.vocabularies.train_vocabulary`.
 
     One thread, no sampling and no shuffling inside SentencePiece: with two threads a unigram model of 2,000 pieces has
     8 others and 720 other scores, and its sampling has a seed of its own. A caller with a large corpus passes an evenly
@@ -214,43 +212,3 @@ class PieceVocabulary(Vocabulary):
         """
         read = parse_json(content)
         return cls(bytes.fromhex(read["model"]), [str(piece) for piece in read["pieces"]])
-
-
-def token_names(vocabulary: Vocabulary) -> list[str]:
-    """Return a unique name for each embedding row.
-
-    Special tokens have SentencePiece's names; a repeated token is followed by ``#`` and its id; unused rows are
-    ``<unused ID>``.
-    """
-    names: dict[str, int] = {}
-    for number, token in enumerate(vocabulary.tokens):
-        names[token if number < len(SPECIALS) or token not in names else f"{token}#{number}"] = number
-    for number in range(len(names), len(vocabulary)):
-        names[f"<unused {number}>"] = number
-    return list(names)
-
-
-def write_models(vocabularies: Vocabularies, directory: Path) -> None:
-    """Write the SentencePiece models of a pair of vocabularies.
-
-    Files: ``subwords.model`` if joint, else ``source.model`` and ``target.model``. Vocabularies of another kind are
-    skipped.
-    """
-    for name, vocabulary in sides(vocabularies).items():
-        if has_model(vocabulary):
-            (directory / f"{name}.model").write_bytes(vocabulary.model)
-
-
-def sides(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
-    """Return the vocabularies by the name of their file.
-
-    It is ``subwords`` if joint, else there are both sides.
-    """
-    if vocabularies.joint:
-        return {"subwords": vocabularies.source}
-    return {"source": vocabularies.source, "target": vocabularies.target}
-
-
-def has_model(vocabulary: Vocabulary) -> TypeGuard[SubwordVocabulary | PieceVocabulary]:
-    """True if text is tokenized by a SentencePiece model instead of at spaces."""
-    return isinstance(vocabulary, SubwordVocabulary | PieceVocabulary)

@@ -13,7 +13,7 @@ from phmrun.exchange.ctranslate2 import converted
 from phmrun.exchange.formats import ctranslate2_page
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.module import Translator
-from phmrun.text.subwords import token_names
+from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS
 

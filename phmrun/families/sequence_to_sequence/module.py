@@ -45,7 +45,7 @@ from phmrun.progress import note
 from phmrun.text.batches import chunks
 from phmrun.text.coverage import Coverage
 from phmrun.text.lines import read_parallel, rows_of_parts
-from phmrun.text.subwords import token_names
+from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
 
