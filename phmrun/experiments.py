@@ -20,8 +20,8 @@ from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of_runs
+from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.run import in_shown_units
 from phmrun.ledger.scores import score_value
 from phmrun.registry import TASKS, load_plugins
 

@@ -277,7 +277,7 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
     are left out; damage is printed on standard error.
     """
     from phmrun.ledger.directory import entries
-    from phmrun.ledger.run import in_shown_units
+    from phmrun.ledger.history import in_shown_units
     from phmrun.ledger.wording import counts_in_words, number, score_row, title
 
     _heading(run.id)

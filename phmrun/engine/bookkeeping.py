@@ -21,7 +21,7 @@ from phmrun.kernels.dropout import RANDOM_NUMBERS
 from phmrun.kernels.switch import float32_precision
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split
-from phmrun.ledger.run import BEST, best_validation, is_share, shown
+from phmrun.ledger.history import BEST, best_validation, is_share, shown
 from phmrun.ledger.segment import Segment, facts, segment_of
 
 LOG = logging.getLogger("phmrun.engine")

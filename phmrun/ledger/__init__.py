@@ -3,7 +3,8 @@
 The package imports no torch.
 """
 
-from phmrun.ledger.directory import State, Status
+from phmrun.ledger.history import History
 from phmrun.ledger.lock import Holder, Lock
-from phmrun.ledger.run import History, Run
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, Status
 from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from phmrun.documents import parse_json, parsed
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, json_text, read_regular, write_text
-from phmrun.ledger.directory import METRICS, STATUS, State, Status, check_links, is_run, reason_of
+from phmrun.ledger.directory import METRICS, STATUS, check_links, is_run
 from phmrun.ledger.lock import LOCK, Lock
 from phmrun.ledger.manifest import BrokenChain, Manifest
+from phmrun.ledger.status import State, Status, reason_of
 
 T = TypeVar("T")
 _ANEW = "To start over, give the command that trained the run with --restart."

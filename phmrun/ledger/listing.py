@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.directory import CONFIG, STATUS
-from phmrun.ledger.run import Run, shown
+from phmrun.ledger.history import shown
+from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
 
 

@@ -11,9 +11,9 @@ from signal import Signals
 
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.files import remove
-from phmrun.ledger.directory import State
 from phmrun.ledger.lock import LOCK
 from phmrun.ledger.run import Run
+from phmrun.ledger.status import State
 from phmrun.plugin_errors import plugin_error
 
 LOG = logging.getLogger("phmrun.ledger")

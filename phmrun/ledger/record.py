@@ -26,13 +26,12 @@ from phmrun.ledger.directory import (
     PARAMETERS,
     RUN_ID,
     STATUS,
-    State,
-    Status,
     directory_of,
 )
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.manifest import MANIFEST, Record
 from phmrun.ledger.run import Run
+from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import shared
 
 FORMAT = "phmrun-result-1"

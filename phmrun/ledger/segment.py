@@ -11,9 +11,9 @@ from typing import Any
 
 from phmrun.cores import usable_cores
 from phmrun.errors import PhmrunError
-from phmrun.ledger.directory import State
 from phmrun.ledger.environment import code, command, differences, now, packages, processor
 from phmrun.ledger.run import Run
+from phmrun.ledger.status import State
 
 WRITE_EVERY = 30.0
 """Minimum seconds between two writes of an entry during training."""

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from phmrun.errors import PhmrunError
 from phmrun.files import replacing_directory
-from phmrun.ledger.run import Run, in_shown_units
+from phmrun.ledger.history import in_shown_units
+from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
 
 

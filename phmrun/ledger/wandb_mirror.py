@@ -17,8 +17,10 @@ from typing import Any, Final, Literal, Self, get_args
 
 from phmrun.documents import flat, plain, restored
 from phmrun.errors import PhmrunError, unknown
-from phmrun.ledger.directory import State, config_values
-from phmrun.ledger.run import Run, in_shown_units
+from phmrun.ledger.directory import config_values
+from phmrun.ledger.history import in_shown_units
+from phmrun.ledger.run import Run
+from phmrun.ledger.status import State
 
 Mode = Literal["offline", "online", "disabled"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)

@@ -16,7 +16,8 @@ from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.ledger import Run
-from phmrun.ledger.directory import CONFIG, State, config_values, layer_label, network_label
+from phmrun.ledger.directory import CONFIG, config_values, layer_label, network_label
+from phmrun.ledger.status import State
 from phmrun.registry import EMBEDDINGS
 
 SEED = "seed"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.directory import State
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.record import restore
+from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
 from phmrun.results.entries import SEED, Entry, entry_of_run, telling_keys

@@ -17,9 +17,10 @@ from statistics import fmean
 from phmrun.config import semantic_values
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run
-from phmrun.ledger.directory import State, directory_of
+from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
+from phmrun.ledger.status import State
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.selection import SEED

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.directory import State
 from phmrun.ledger.listing import list_runs, unchanged
+from phmrun.ledger.status import State
 from phmrun.papers.table import PaperTable, column_groups
 from phmrun.results.comparison import Comparisons, differences
 from phmrun.results.entries import Entry, recorded_marks, settings_of

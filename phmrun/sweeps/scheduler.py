@@ -16,7 +16,8 @@ from phmrun.config import to_yaml
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_error, last_lines, write_text
 from phmrun.ledger import Lock, Run, State
-from phmrun.ledger.directory import directory_of, reason_of
+from phmrun.ledger.directory import directory_of
+from phmrun.ledger.status import reason_of
 from phmrun.progress import note
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CLAIM, LOG, NOT_BEGUN, CellState, CellStatus, look, orphans

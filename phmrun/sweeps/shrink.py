@@ -25,7 +25,7 @@ from phmrun.exchange.formats import Format
 from phmrun.files import read_text, write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
-from phmrun.ledger.run import BEST
+from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
 from phmrun.progress import note
 from phmrun.registry import TASKS

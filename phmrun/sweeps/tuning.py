@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger.run import BEST
+from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of, require_direction
 from phmrun.sweeps.cell import Cell, Make

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from phmrun.ledger.run import BEST
+from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import duration, number
 from phmrun.progress import note
 from phmrun.sweeps.cell_status import LEFT, NOT_BEGUN, CellState, CellStatus, Estimate, look, steps_done, tally

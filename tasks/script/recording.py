@@ -20,12 +20,13 @@ from phmrun.documents import parse_json, plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, json_text, no_file, read_regular, remove_unfinished, sha256_of, write_text
 from phmrun.ledger import Run, State
-from phmrun.ledger.directory import directory_of_runs, reason_of
+from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
+from phmrun.ledger.history import BEST
 from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.record import ITEMS
-from phmrun.ledger.run import BEST
 from phmrun.ledger.segment import Segment, facts, segment_of
+from phmrun.ledger.status import reason_of
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.metric import find_metric, known_metric
 from phmrun.metrics.items import Items, packed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from phmrun.ledger.run import best_validation
+from phmrun.ledger.history import best_validation
 
 
 @pytest.mark.parametrize(("monitor", "expected"), [("accuracy", 50.0), ("loss", 0.5)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from phmrun.ledger.run import in_shown_units, is_share
+from phmrun.ledger.history import in_shown_units, is_share
 from phmrun.ledger.wording import explained, head, title
 from phmrun.metric import Baseline, Metric, find_metric, floors_of, metric_of, part_of
 from phmrun.metrics.items import Items

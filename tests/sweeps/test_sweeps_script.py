@@ -13,7 +13,7 @@ import yaml
 from forks import completed
 
 from phmrun.ledger import Run
-from phmrun.ledger.run import State
+from phmrun.ledger.status import State
 
 SCRIPT = """
 import argparse, json, random

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.directory import PLAIN
+from phmrun.ledger.history import shown
 from phmrun.ledger.listing import telling_settings, value_of
-from phmrun.ledger.run import shown
 from phmrun.ledger.wording import shared, title
 from phmrun.results.plots.canvas import label_ends, new_figure, styles, words
 

@@ -9,7 +9,7 @@ import pytest
 import phmrun
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
-from phmrun.ledger.run import State
+from phmrun.ledger.status import State
 
 
 @pytest.fixture(autouse=True)
