@@ -35,7 +35,6 @@ FILES = {"train_source": "a.en", "train_target": "a.de", "dev_source": "b.en", "
     [
         ({"data": {"train_source": "a.en"}}, "missing: train_target, dev_source, dev_target"),
         ({"data": {**FILES, "test_source": "c.en"}}, "belong together"),
-        ({"data": {**FILES, "prefix": "corpus/"}}, "not both"),
         ({"data": {**FILES, "name": "multi30k"}}, "needs name=files"),
         ({"data": {"source": "de"}}, "same language"),
         ({"model": {"heads": 3}}, "3 heads do not divide the width 128"),

@@ -37,6 +37,19 @@ def test_a_prefix_names_six_files(directory):
     assert back["train"] == (directory / "train.bb", directory / "train.aa")
 
 
+def test_the_prefix_s_validation_may_be_val_and_a_named_file_takes_a_place(directory):
+    for side in ("aa", "bb"):
+        (directory / f"dev.{side}").rename(directory / f"val.{side}")
+    assert own_files(config_of(prefix=f"{directory}/").data)["dev"] == (directory / "val.aa", directory / "val.bb")
+    (directory / "test.bb").rename(directory / "other.txt")
+    files = own_files(
+        config_of(
+            prefix=f"{directory}/", test_target=str(directory / "other.txt"), test_source=str(directory / "test.aa")
+        ).data
+    )
+    assert files["test"] == (directory / "test.aa", directory / "other.txt")
+
+
 def test_compressed_files_are_found(directory):
     for path in list(directory.iterdir()):
         path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))

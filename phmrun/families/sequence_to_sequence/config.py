@@ -65,7 +65,7 @@ class ParallelDataConfig(DataConfig):
     """Their translations."""
     prefix: Annotated[str | None, Unhashed()] = None
     """Instead of the six files: how their names start. corpus/ with source en and target de stands for corpus/train.en,
-    corpus/train.de, corpus/dev.en …, each also with .gz.
+    corpus/train.de, corpus/dev.en (or val.en) …, each also with .gz. A file that is named takes the place of its one.
     """
     empty: Literal["refuse", "drop"] = "refuse"
     """What becomes of pairs with an empty side: an error that counts them, or they are left out."""
@@ -79,8 +79,8 @@ class ParallelDataConfig(DataConfig):
         """Check that languages differ, and that files and ``name`` agree.
 
         Raises:
-            ValueError: They do not: files or a prefix are set for another ``name``. Or with "files", both files and
-                prefix are set, a training or validation file is missing, or the test set has one side only.
+            ValueError: They do not: files or a prefix are set for another ``name``. Or with "files", without a prefix,
+                a training or validation file is missing, or the test set has one side only.
         """
         named = [key for key in _FILES if getattr(self, key) is not None]
         if self.source == self.target:
@@ -89,8 +89,6 @@ class ParallelDataConfig(DataConfig):
             raise ValueError(f"{', '.join(named or ['prefix'])} needs name=files, not name={self.name}")
         if self.name != "files":
             return self
-        if self.prefix and named:
-            raise ValueError(f"give either prefix or the files themselves, not both ({', '.join(named)})")
         if not self.prefix:
             self.check_validation(named, ("train_source", "train_target", "dev_source", "dev_target"))
         if (self.test_source is None) != (self.test_target is None):

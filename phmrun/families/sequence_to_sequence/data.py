@@ -243,9 +243,9 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
 def own_files(data: ParallelDataConfig) -> Files:
     """Return the user's files by split, from their names or their common prefix.
 
-    A prefix names all files that exist, also with the ending ``.gz``; a file that is named explicitly must exist, and
-    those of training and validation must. Splits without files are left out; with ``hold_out``, so is the validation
-    set.
+    A prefix names all files that exist, also with the ending ``.gz``; that of validation is "dev" or "val". A file that
+    is named takes the place of the prefix's, and must exist, as those of training and validation must. Splits without
+    files are left out; with ``hold_out``, so is the validation set.
 
     Raises:
         PhmrunError: (exit 3) A required or named file does not exist, or a split has a single side.
@@ -255,15 +255,17 @@ def own_files(data: ParallelDataConfig) -> Files:
         sides = []
         for side, language in zip(SIDES, (data.source, data.target), strict=True):
             key = f"{split}_{side}"
-            named = [f"{data.prefix}{split}.{language}{ending}" for ending in ("", ".gz")] if data.prefix else []
-            candidates = list(map(Path, named or filter(None, [getattr(data, key)])))
+            given, names = getattr(data, key), ("dev", "val") if split == "dev" else (split,)
+            prefix = data.prefix if given is None else None
+            starts = [f"{prefix}{name}.{language}" for name in names] if prefix else []
+            candidates = [Path(start + end) for start in starts for end in ("", ".gz")] or [Path(given)] * bool(given)
             sides += [path for path in candidates if path.is_file()][:1]
-            optional = bool(data.prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
+            optional = bool(prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
             if candidates and not optional and not any(path.is_file() for path in candidates):
                 raise PhmrunError(
                     f"the {split} file does not exist: {' or '.join(map(str, candidates))}",
-                    where="data.prefix" if data.prefix else f"data.{key}",
-                    hint="Name the files with --prefix, or with --set data.train_source=FILE, data.train_target …",
+                    where="data.prefix" if prefix else f"data.{key}",
+                    hint=f"Name the files with --prefix, or this one with --set data.{key}=FILE.",
                     code=ExitCode.DATA,
                 )
         if split == "dev" and data.hold_out:
