@@ -108,13 +108,20 @@ def _outcome(table: ResultTable, compared: Comparisons) -> str:
     judged = {row: comparison for (row, at), comparison in sorted(compared.items()) if at == column}
     scores = {row: mean for (row, at), mean in means.items() if at == column}
     best = max([row for row in scores if row in judged] or scores, key=lambda row: sign * scores[row])
-    name, measured = table.names[best] or "the network", f"{title(score)}{table.under(column)}"
+    under = "" if table.headings[column].name == score else table.under(column)
+    name, measured = table.names[best] or "the network", f"{title(score)}{under}"
     size = f" with {sizes[0]:,} parameters" if (sizes := table.parameters(best)) else ""
     if not judged:
         why = "nothing is compared, since a verdict needs two or more seeds of a row and of dense"
         return f"the best {measured} is {scores[best]:.2f}, of {name}{size}; {why}."
     difference = judged[best].judgement.difference
-    end = f"{scores[best]:.2f}{f' ({difference.value:+.2f})' if difference else ''}{size}."
+    delta = f" ({difference.value:+.2f}, {difference.low:+.2f} to {difference.high:+.2f})" if difference else ""
+    also = [
+        f"; in {title(table.headings[other].score)}, {pair.words}"
+        for (row, other), pair in sorted(compared.items())
+        if row == best and other != column and pair.verdict != judged[best].verdict
+    ]
+    end = f"{scores[best]:.2f}{delta}{size}{''.join(also)}."
     if len(judged) == 1:
         return f"beside the baseline, {name} is {judged[best].words} in {measured}: {end}"
     counts = Counter(comparison.words for comparison in judged.values())

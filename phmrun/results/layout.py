@@ -289,7 +289,7 @@ def _notes(table: ResultTable, compared: Comparisons, paper: bool) -> Iterator[s
 
 
 def verdict_notes(table: ResultTable, comparisons: Sequence[RowComparison]) -> Iterator[str]:
-    """Yield the notes below verdicts: estimand, level, marks, and remarks on rows; none without comparisons.
+    """Yield the notes below verdicts: seeds that it takes, estimand, level, marks, remarks on rows; else none.
 
     Pairs have no marks, and their reasons are the only remarks.
     """
@@ -298,6 +298,10 @@ def verdict_notes(table: ResultTable, comparisons: Sequence[RowComparison]) -> I
     is_pair = comparisons[0].beside is not None
     named = all(entry.baseline is None for entry in table.entries())
     baseline = "the dense cell" if named else "the baseline of the sweep"
+    for comparison in [] if is_pair else comparisons:
+        if comparison.judgement.needed and comparison.judgement.difference:
+            name = f"{table.names[comparison.place[0]]}{table.under(comparison.place[1])}"
+            yield f"{name}: about {comparison.judgement.needed} seeds of each are likely to decide"
     for settings in dict.fromkeys(comparison.settings for comparison in comparisons):
         beside = "" if is_pair else f" from {baseline}"
         yield f"estimand: difference of mean scores{beside} over training seeds, test set fixed; {settings}"
@@ -321,8 +325,6 @@ def verdict_notes(table: ResultTable, comparisons: Sequence[RowComparison]) -> I
         if judgement.over_items and not is_pair:
             low, high = judgement.over_items
             yield f"{name}: {low:+.2f} to {high:+.2f} over test items, these runs fixed"
-        if judgement.needed and judgement.difference and not is_pair:
-            yield f"{name}: about {judgement.needed} seeds of each are likely to decide"
 
 
 def _reason(comparison: RowComparison) -> str:
