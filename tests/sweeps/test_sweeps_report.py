@@ -120,7 +120,8 @@ def test_outcome_is_the_verdict_in_one_sentence(stood, tmp_path):
     results = results_of(created, statuses)
     view = View(results, results.pivot(), statuses)
     assert outcome(view.table, view.differences(), statuses) == (
-        "Beside the baseline, phm n=2 is undecided in test accuracy (%): 82.25 (+1.75, -2.36 to +5.86) with 72 parameters."
+        "Beside the baseline, phm n=2 is undecided in test accuracy (%): "
+        "82.25 (+1.75, -2.36 to +5.86) with 72 parameters."
     )
 
 

@@ -255,10 +255,10 @@ def own_files(data: ParallelDataConfig) -> Files:
         sides = []
         for side, language in zip(SIDES, (data.source, data.target), strict=True):
             key = f"{split}_{side}"
-            given, names = getattr(data, key), ("dev", "val") if split == "dev" else (split,)
-            prefix = data.prefix if given is None else None
+            file, names = getattr(data, key), ("dev", "val") if split == "dev" else (split,)
+            prefix = data.prefix if file is None else None
             starts = [f"{prefix}{name}.{language}" for name in names] if prefix else []
-            candidates = [Path(start + end) for start in starts for end in ("", ".gz")] or [Path(given)] * bool(given)
+            candidates = [Path(start + end) for start in starts for end in ("", ".gz")] or [Path(file)] * bool(file)
             sides += [path for path in candidates if path.is_file()][:1]
             optional = bool(prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
             if candidates and not optional and not any(path.is_file() for path in candidates):
