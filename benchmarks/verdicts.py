@@ -141,7 +141,7 @@ def reported(scores: Array, level: float) -> Array:
 
 
 def has_collapsed(scores: Array) -> NDArray[np.bool_]:
-    """Systems with collapsed seeds, ``[trials, systems]``, by the rule of ``phmrun.statistics.collapse``."""
+    """Systems with collapsed seeds, ``[trials, systems]``, by the rule of ``phmrun.statistics.verdict``."""
     ordered, count = np.sort(scores, axis=2), scores.shape[2]
     flagged = np.zeros(scores.shape[:2], dtype=bool)
     for worst in range(1, count // 2 + 1):

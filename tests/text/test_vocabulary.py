@@ -81,7 +81,7 @@ def test_too_small_for_the_alphabet_names_the_least_size(kind):
 def test_nothing_is_printed_and_another_process_learns_the_same(vocabulary, tmp_path):
     (tmp_path / "lines.json").write_text(json.dumps(LINES))
     code = (
-        "import json, sys; from phmrun.text.vocabulary import train_vocabulary;"
+        "import json, sys; from phmrun.text.vocabularies import train_vocabulary;"
         f"print(train_vocabulary(json.load(open(sys.argv[1])), kind={vocabulary.kind!r}, size=60).sha256)"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "lines.json"], capture_output=True, text=True)
