@@ -330,6 +330,7 @@ def main() -> int:
         return error.code
     for path, text in pages.items():
         path.write_text(text, encoding="utf-8")
+    print(f"written: {', '.join(map(str, pages))}, and {len(pictures)} pictures, in {Path.cwd()}")
     return 0
 
 
