@@ -258,8 +258,8 @@ def own_files(data: ParallelDataConfig) -> Files:
             file, names = getattr(data, key), ("dev", "val") if split == "dev" else (split,)
             prefix = data.prefix if file is None else None
             starts = [f"{prefix}{name}.{language}" for name in names] if prefix else []
-            found = [start + end for start in starts for end in ("", ".gz")]
-            candidates = list(map(Path, found or filter(None, [file])))
+            paths = [start + end for start in starts for end in ("", ".gz")]
+            candidates = list(map(Path, paths or filter(None, [file])))
             sides += [path for path in candidates if path.is_file()][:1]
             optional = bool(prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
             if candidates and not optional and not any(path.is_file() for path in candidates):
