@@ -26,7 +26,8 @@ from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.ctranslate2 import Quantization
 from phmrun.families.sequence_to_sequence.data import ParallelData
-from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule, converted_model
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.predictor import converted_model
 from phmrun.ledger import Run
 from phmrun.models.sentences import batch_of
 from phmrun.models.transformer import Transformer

@@ -10,7 +10,8 @@ from torch import Tensor
 from phmrun.decoding import beam_search
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
-from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule, applications
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.predictor import applications
 from phmrun.layers.inference import Choice
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
 from phmrun.text.vocabulary import BOS, EOS, PAD

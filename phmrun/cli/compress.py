@@ -81,14 +81,8 @@ def compress(
     with waiting("preparing"):
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
-        from phmrun.exchange.compress import (
-            derivation,
-            further_training,
-            layer_of,
-            make_plan,
-            merge_updates,
-            without_updates,
-        )
+        from phmrun.exchange.compress import derivation, layer_of, make_plan, merge_updates, without_updates
+        from phmrun.exchange.further_training import further_training
 
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
     if n is not None:
@@ -189,7 +183,7 @@ def _sizes(parent: "TrainedModel", child: Path, plan: "Plan") -> str:
     files are relative to the parent's with factors.
     """
     from phmrun.engine.trained_model import open_run
-    from phmrun.exchange.formats import weight_bytes
+    from phmrun.exchange.factored import weight_bytes
     from phmrun.ledger import Run
 
     (_, before), (folded, factored) = (
@@ -206,7 +200,7 @@ def _show(plan: "Plan") -> None:
     Columns: kind, number, shape, structures, share of parameters kept, and mean energy kept, of the matrices and of
     their outputs. Totals are parameters and, if calibrated, the losses before and after.
     """
-    from phmrun.exchange.compress import by_kind
+    from phmrun.exchange.maps import by_kind
 
     rows = []
     for kind, maps in by_kind(plan.maps).items():

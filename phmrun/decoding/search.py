@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from phmrun.decoding.beam import Hypothesis, Penalty, State, StepDecoder, beam_search
+from phmrun.decoding.beam import Hypothesis, Penalty, beam_search
+from phmrun.decoding.step import State, StepDecoder
 from phmrun.decoding.stepwise import stepwise_search
 from phmrun.progress import progress
 

@@ -12,7 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from phmrun.decoding.beam import Hypothesis, State, StepDecoder
+from phmrun.decoding.beam import Hypothesis
+from phmrun.decoding.step import State, StepDecoder
 
 _IMPOSSIBLE = float("-inf")
 

@@ -1,10 +1,7 @@
-"""Compression plan of a trained run, allocation of a budget of parameters, and the start of the compressed run.
-
-The compressed network is trained further by a schedule of its own, not by the rest of its parent's.
-"""
+"""Compression plan of a trained run, and the start of the compressed run."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, islice
@@ -16,148 +13,19 @@ from torch import Tensor
 from phmrun.config import Experiment, LayerConfig
 from phmrun.config.options import checked_options, options_of
 from phmrun.config.sections import MapConfig
-from phmrun.config.training import ScheduleConfig, TrainingConfig
+from phmrun.config.training import TrainingConfig
 from phmrun.engine.adaptation import adapter_layers
 from phmrun.engine.calibration import input_covariances, mean_loss, output_gradients
 from phmrun.engine.data import build_data, contents
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Derivation, TrainedModel
 from phmrun.errors import PhmrunError
-from phmrun.layers.fitting import energy_kept, error
+from phmrun.exchange.maps import FittedMap, fitted_map, spread
+from phmrun.layers.fitting import error
 from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES
-
-ROUNDS = 60  # bisection steps in the price per parameter
-
-
-@dataclass(frozen=True)
-class FittedMap:
-    """A matrix of the network and its fitted replacement.
-
-    Attributes:
-        name: Place in the network, such as ``encoder.0.feedforward.block.expand``.
-        kind: The place without layer numbers.
-        shape: (out_features, in_features).
-        layer: Structure and options of the replacement.
-        parameters: Parameters of the replacement.
-        energy: Share of ‖W‖² that is kept.
-        output_energy: Share of the outputs' energy that is kept on the calibration data; None without such data.
-        damage: Increase of the calibration loss if this map alone is replaced, in nats per unit; None if not measured.
-    """
-
-    name: str  # place in the network, such as `encoder.0.feedforward.block.expand`
-    kind: str  # the place without layer numbers
-    shape: tuple[int, int]  # `(out_features, in_features)`
-    layer: Mapping[str, Any]
-    parameters: int
-    energy: float  # share of ‖W‖² that is kept
-    # share of the outputs' energy that is kept on the calibration data; None without such data
-    output_energy: float | None
-    # increase of the calibration loss if this map alone is replaced, in nats per unit; None if not measured
-    damage: float | None = None
-
-
-def kind_of(name: str) -> str:
-    """Return a map's name without layer numbers and ``block``.
-
-    Maps with the same place in different layers share it: ``encoder.feedforward.expand``.
-    """
-    return ".".join(part for part in name.split(".") if not part.isdigit() and part != "block")
-
-
-@torch.no_grad()
-def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tensor | None) -> FittedMap:
-    """Describe a fitted structure, with the energy it keeps of ``weight``.
-
-    All its parameters count, those of training only included. ``output_energy`` is None if ``covariance`` is None;
-    ``damage`` is None.
-    """
-    fitted = structure.materialize().detach()
-    return FittedMap(
-        name,
-        kind_of(name),
-        (structure.out_features, structure.in_features),
-        {"structure": structure.name, **structure.options},
-        sum(parameter.numel() for parameter in structure.parameters()),
-        energy_kept(weight, fitted),
-        None if covariance is None else energy_kept(weight, fitted, covariance),
-    )
-
-
-def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
-    """Group maps that have the same place in different layers.
-
-    Keys are their kinds; the order is kept.
-    """
-    kinds: dict[str, list[FittedMap]] = {}
-    for item in maps:
-        kinds.setdefault(item.kind, []).append(item)
-    return kinds
-
-
-def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, FittedMap]:
-    """Choose replacements with little total damage and at most ``most`` parameters.
-
-    Minimizes Σ damage + λ · Σ parameters for the smallest price λ, found by bisection, at which the total fits
-    (Lagrange multipliers; Everett 1963). No other allocation of at most as many parameters does less damage. Then the
-    remaining parameters go, one map at a time, to the map that gains most per parameter. The result may therefore be
-    slightly worse than the best one of ``most`` parameters.
-
-    Args:
-        choices: Candidates of each map; a dense map has damage 0. Missing and negative damages count as 0.
-        most: Largest total of parameters. It must be at least that of the smallest candidates, otherwise the search
-            does not end.
-
-    Returns:
-        A candidate of each map, by the keys of ``choices``.
-    """
-
-    def taken(price: float) -> dict[str, FittedMap]:
-        """Return each map's candidate of least damage + price · parameters.
-
-        Of equals, the smaller one.
-        """
-        return {
-            name: min(options, key=lambda option: (_damage(option) + price * option.parameters, option.parameters))
-            for name, options in choices.items()
-        }
-
-    def size(chosen: Mapping[str, FittedMap]) -> int:
-        """Return the total parameters of the chosen candidates."""
-        return sum(option.parameters for option in chosen.values())
-
-    low, high = 0.0, 1e-12
-    while size(taken(high)) > most:
-        high *= 10
-    if size(taken(0.0)) <= most:
-        return taken(0.0)
-    for _ in range(ROUNDS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if size(taken(middle)) > most else (low, middle)
-    chosen = taken(high)
-    while True:  # spend the rest of the budget, best gain per parameter first
-        room = most - size(chosen)
-        steps = [
-            ((_damage(chosen[name]) - _damage(option)) / (option.parameters - chosen[name].parameters), name, option)
-            for name, options in choices.items()
-            for option in options
-            if 0 < option.parameters - chosen[name].parameters <= room and _damage(option) < _damage(chosen[name])
-        ]
-        if not steps:
-            return chosen
-        _, name, option = max(steps, key=lambda step: step[0])
-        chosen = {**chosen, name: option}
-
-
-def _damage(option: FittedMap) -> float:
-    """Return the damage of a candidate.
-
-    None and negative values (noise) count as 0.
-    """
-    return max(option.damage or 0.0, 0.0)
-
 
 ORDERS: dict[str, tuple[Any, ...]] = {
     "n": (2, 4, 8, 16),
@@ -338,7 +206,7 @@ def _chosen(
     """Choose the replacement of each map.
 
     With ``most`` of None it is the first candidate. Otherwise each map gets a candidate or stays dense, such that all
-    have at most ``most`` parameters and little total damage (:func:`phmrun.exchange.compress.spread`). A map without
+    have at most ``most`` parameters and little total damage (:func:`phmrun.exchange.maps.spread`). A map without
     candidates stays dense, with damage 0.
     """
     fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
@@ -563,51 +431,3 @@ def without_updates(config: Experiment, trained: TrainedModel) -> Experiment:
         words = words.model_copy(update={"path": trained.run.vocabulary.resolve()})
         layers["data"] = data.model_copy(update={"vocabulary": words})
     return config.model_copy(update={**layers, "adapts": None})
-
-
-RATE = 0.3
-"""Default peak rate, as a share of the highest rate of the parent's training."""
-WARMUP = 10
-"""Share of the steps in the warm-up: one in this number."""
-
-
-def further_training(
-    training: TrainingConfig,
-    schedule: Callable[[int], float],
-    done: int,
-    steps: int,
-    chosen: Collection[str] = (),
-    rate: float = RATE,
-) -> TrainingConfig:
-    """Return the training section of a compressed network's further steps.
-
-    Its schedule is a cosine from ``rate`` times the parent's highest rate, to two digits, to 0, with a tenth of the
-    steps as warm-up. Validations and checkpoints are at most ``steps`` apart. Checkpoints are not averaged, because the
-    last rates are small. Without steps, only the limits are set: ``max_steps``, no ``max_epochs`` and no ``max_time``.
-    Keys that the user has set are kept, except the first two limits.
-
-    Args:
-        training: The parent's section, with the user's changes.
-        schedule: The parent's rate by step, from 1.
-        done: Steps of the parent's training; at least 1 is read.
-        steps: Steps of the further training.
-        chosen: Dotted keys that the user has set, such as "training.optimizer.lr".
-        rate: Peak rate, as a share of the parent's highest.
-    """
-    limits: dict[str, Any] = {"max_steps": steps, "max_epochs": None}
-    if "training.max_time" not in chosen:
-        limits["max_time"] = None
-    if not steps:
-        return training.model_copy(update=limits)
-    peak = max(schedule(step) for step in range(1, max(done, 1) + 1))
-    usual: dict[str, Any] = {
-        "schedule": ScheduleConfig(name="cosine", warmup=steps // WARMUP),
-        "validate_every": min(training.validate_every, steps),
-        "checkpoint_every": min(training.checkpoint_every, steps),
-        "average": 0,
-    }
-    fixed = {key.split(".")[1] for key in chosen if key.startswith("training.")}
-    update = {key: value for key, value in usual.items() if key not in fixed}
-    if "training.optimizer.lr" not in chosen:
-        update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{rate * peak:.2g}")})
-    return training.model_copy(update={**update, **limits})

@@ -6,7 +6,6 @@ once after writing, and its outputs are compared with the trained model's.
 
 import copy
 import inspect
-import json
 import logging
 import math
 import warnings
@@ -27,122 +26,16 @@ from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
 from phmrun.exchange.compress import calibration
-from phmrun.exchange.ctranslate2 import MARK, POSITIONS, Quantization, converted
+from phmrun.exchange.ctranslate2 import MARK, Quantization, converted
+from phmrun.exchange.factored import factored_copy
+from phmrun.exchange.pages import ctranslate2_page, onnx_page
 from phmrun.files import replacing, replacing_directory, write_json, write_text
-from phmrun.layers import LSTM, Embedding, Linear, folded, load, save
-from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
+from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
-from phmrun.layers.gate_maps import GateMaps
-from phmrun.layers.recurrence import StartedLSTM
-from phmrun.layers.report import parameter_count
-from phmrun.layers.structure import Structure
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.registry import TASKS
-from phmrun.text.token_names import has_model, token_names, write_models
+from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
-
-
-@torch.no_grad()
-def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
-    """Return a copy of ``plain`` with the factors of ``network``.
-
-    Factors are those of linear maps, tables, biaffine forms and LSTMs; dense ones stay plain modules, except LSTMs with
-    coupled gates, which keep three of four. A map stays dense, too, if it has no dense counterpart at the same place,
-    or if its plain weight is tied to one that stays dense. So does an LSTM whose plain form is no ``nn.LSTM`` or
-    ``StartedLSTM``.
-
-    Args:
-        network: Trained network.
-        plain: The same network, folded; it is not changed.
-
-    Returns:
-        A model in evaluation mode, without gradients, that :func:`phmrun.layers.save` writes and
-        ``load(lambda: plain, path)`` reads.
-    """
-    duplicate = copy.deepcopy(plain)
-    before, sources = parameter_count(duplicate), dict(network.named_modules())
-    duplicate = _with_gates(duplicate, sources, before)
-    places = dict(duplicate.named_modules())
-    steps: dict[str, tuple[Structure, dict[nn.Module, str]]] = {}
-    for name, module in sources.items():
-        structure = module.structure if isinstance(module, Linear | Embedding) else module
-        place = places.get(name)
-        if not isinstance(structure, Structure) or structure.name == "dense" or place is None:
-            continue
-        if not is_replaceable(place):
-            continue
-        key = json.dumps([structure.name, _options(structure)], sort_keys=True, default=str)
-        steps.setdefault(key, (structure, {}))[1][place] = name
-    owners: dict[int, set[nn.Module]] = {}
-    for module in places.values():
-        for parameter in module.parameters(recurse=False):
-            owners.setdefault(id(parameter), set()).add(module)
-    for structure, factored in steps.values():
-        chosen = {
-            place: name
-            for place, name in factored.items()
-            if all(owners[id(parameter)] <= factored.keys() for parameter in place.parameters(recurse=False))
-        }
-        if not chosen:
-            continue
-        duplicate, records = convert_layers(duplicate, chosen, structure.name, _options(structure))
-        attach_report(duplicate, records, before)
-        for name in chosen.values():
-            duplicate.get_submodule(name).load_state_dict(sources[name].state_dict())
-    return duplicate.eval().requires_grad_(False)
-
-
-def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:
-    """Return the bytes of exported weights: folded, and with factors.
-
-    Each parameter has 4 bytes; tied ones count once, buffers not.
-
-    Args:
-        network: Trained network.
-        plain: The same network, folded.
-    """
-    return 4 * parameter_count(plain), 4 * parameter_count(factored_copy(network, plain))
-
-
-def _options(structure: Structure) -> dict[str, object]:
-    """Return the options of a structure without ``freeze``.
-
-    That one matters in training only.
-    """
-    return {name: value for name, value in structure.options.items() if name != "freeze"}
-
-
-def _with_gates(plain: nn.Module, sources: Mapping[str, nn.Module], before: int) -> nn.Module:
-    """Convert LSTMs to phmrun's with the gates of ``sources``, in place; return the network.
-
-    Only LSTMs with a structured map or coupled gates are converted: the plain form of coupled gates has a fourth one.
-    Dense maps, biases and first states are those of ``sources``; structured maps are dense and random for now. Of two
-    bias vectors a gate, the second is 0 if the source has one.
-
-    Args:
-        plain: Folded network.
-        sources: Modules of the trained network by name.
-        before: Parameters of the folded network, for the report.
-    """
-    places = dict(plain.named_modules())
-    for name, lstm in sources.items():
-        if not isinstance(lstm, LSTM) or type(places.get(name)) not in (nn.LSTM, StartedLSTM):
-            continue
-        cell = cast(GateMaps, lstm.cells[0])
-        if not cell.coupled and all(part.name == "dense" for part in lstm.modules() if isinstance(part, Structure)):
-            continue
-        options = {"maps": "stacked" if len(cell.input) == 1 else "gate", "coupled": cell.coupled}
-        plain, records = convert_layers(plain, {places[name]: name}, "dense", options)
-        attach_report(plain, records, before)
-        state = lstm.state_dict()
-        for entry, value in plain.get_submodule(name).state_dict().items():
-            if entry.endswith(".bias"):  # one vector per gate, or two whose sum has an effect
-                value.zero_()
-            if entry in state:
-                value[: len(state[entry])] = state[entry]
-    return plain
-
 
 FORMATS = ("safetensors", "onnx", "ctranslate2")
 PRECISIONS = {"safetensors": get_args(Precision), "ctranslate2": get_args(Quantization)}
@@ -468,42 +361,3 @@ def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
         return tuple(free)
     fixed = kinds.index(Parameter.VAR_POSITIONAL)
     return *free[:fixed], tuple(free[fixed:])
-
-
-CTRANSLATE2 = Path(__file__).with_name("ctranslate2.txt")
-ONNX = Path(__file__).with_name("onnx.txt")
-
-
-def ctranslate2_page(vocabularies: Vocabularies, *, beam: int, alpha: float) -> str:
-    """Return a Markdown page on the use of a model for CTranslate2, with the run's beam and length penalty."""
-    longest = {"positions": POSITIONS, "longest": POSITIONS - 1, "mark": MARK}
-    return CTRANSLATE2.read_text(encoding="utf-8").format(**_splitting(vocabularies), **longest, beam=beam, alpha=alpha)
-
-
-def onnx_page(vocabularies: Vocabularies, *, beam: int, ratio: float, offset: int) -> str:
-    """Return a Markdown page on the use of a translator's ONNX graphs, with the run's length limit."""
-    tokens = {"pad": PAD, "unk": UNK, "bos": BOS, "eos": EOS, "mark": MARK}
-    return ONNX.read_text(encoding="utf-8").format(
-        **_splitting(vocabularies), **tokens, beam=beam, ratio=ratio, offset=offset
-    )
-
-
-def _splitting(vocabularies: Vocabularies) -> dict[str, str]:
-    """Return parts of a program that splits and joins text by the SentencePiece models, or at spaces without them.
-
-    The keys are package, imports, setup, encode and decode.
-    """
-    if not has_model(vocabularies.source):
-        return {"package": "", "imports": "", "setup": "", "encode": "line.split()", "decode": '" ".join(tokens)'}
-    names = ("subwords", "subwords") if vocabularies.joint else ("source", "target")
-    lines = [
-        f'{side} = sentencepiece.SentencePieceProcessor(model_file="{name}.model")\n'
-        for side, name in zip(("sources", "targets"), names, strict=True)
-    ]
-    return {
-        "package": " sentencepiece",
-        "imports": "import sentencepiece\n",
-        "setup": "".join(lines),
-        "encode": "sources.encode(line, out_type=str)",
-        "decode": "targets.decode(tokens)",
-    }

@@ -8,7 +8,6 @@ import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import sentencepiece
@@ -18,105 +17,13 @@ from torch import Tensor, nn
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import one_line
-from phmrun.files import read_regular, sha256_of
+from phmrun.exchange.checkpoint import Checkpoint
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.transformer import EncoderLayer, Sublayer, Transformer
 from phmrun.text.subwords import PieceVocabulary, processor_of
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, SPECIALS
-
-WEIGHTS = "model.safetensors"
-SAFELY = "AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)"
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Content of a checkpoint directory."""
-
-    directory: Path
-    config: Mapping[str, Any]  # its `config.json`
-    tensors: Mapping[str, Tensor]  # its weights by name
-    sha256: str  # checksum of the file of weights
-
-    def tensor(self, *names: str, shape: tuple[int, ...]) -> Tensor:
-        """Return the tensor of the first name that exists, as float32.
-
-        Raises:
-            PhmrunError: (exit 3) None of the names exists, or the tensor has another shape.
-        """
-        tensor = next((self.tensors[name] for name in names if name in self.tensors), None)
-        if tensor is None:
-            raise _damaged(self.directory / WEIGHTS, f"it holds no {names[0]}")
-        if tuple(tensor.shape) != shape:
-            raise _damaged(self.directory / WEIGHTS, f"{names[0]} is {list(tensor.shape)}, not {list(shape)}")
-        return tensor.float()
-
-    def file(self, name: str) -> bytes:
-        """Return the content of another file in the directory.
-
-        Raises:
-            PhmrunError: (exit 3) The file is missing.
-        """
-        path = self.directory / name
-        if not path.is_file():
-            raise PhmrunError(f"the checkpoint has no {name}", where=str(self.directory), code=ExitCode.DATA)
-        return path.read_bytes()
-
-    def optional(self, name: str) -> Mapping[str, Any]:
-        """Return the content of another JSON file in the directory.
-
-        Empty if the file is missing, damaged, or no JSON object.
-        """
-        try:
-            content = parse_json(read_regular(self.directory / name))
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
-
-    @property
-    def source(self) -> str:
-        """Name of the model: that of the directory.
-
-        In a cache of the Hugging Face Hub it is the repository's, without its owner.
-        """
-        directory = self.directory.resolve()
-        hub = directory.parent.parent.name if directory.parent.name == "snapshots" else ""
-        return hub.rpartition("--")[2] if hub.startswith("models--") else directory.name
-
-
-def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read ``config.json`` and ``model.safetensors`` of a directory.
-
-    Raises:
-        PhmrunError: (exit 3) A file is missing or damaged, or the weights are pickles or in several files. Pickles can
-            execute code when they are read, and are never opened.
-    """
-    weights, path = directory / WEIGHTS, directory / "config.json"
-    if not weights.is_file():
-        what = f"there is no {WEIGHTS} here; other files of weights are not opened: a pickle can execute code"
-        hint = f"Write it from a checkpoint that you trust: {SAFELY}"
-        raise PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)
-    try:
-        config = parse_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise _damaged(path, str(error)) from error
-    if not isinstance(config, dict):
-        raise _damaged(path, "it is not a JSON object")
-    from safetensors import SafetensorError  # slow to import
-    from safetensors.torch import load_file
-
-    try:
-        tensors = load_file(weights)
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _damaged(weights, str(error)) from error
-    return Checkpoint(directory, config, tensors, sha256_of(weights))
-
-
-def _damaged(path: Path, reason: str) -> PhmrunError:
-    """Return the error (exit 3) for a damaged file of the checkpoint."""
-    return PhmrunError(f"the checkpoint is damaged: {reason}", where=str(path), code=ExitCode.DATA)
-
 
 _LOG = logging.getLogger(__name__)
 GENERATION = "generation_config.json"

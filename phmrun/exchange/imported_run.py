@@ -14,7 +14,8 @@ from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.module import build_module
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.exchange.huggingface import WEIGHTS, describe, load_weights, read_checkpoint
+from phmrun.exchange.checkpoint import WEIGHTS, read_checkpoint
+from phmrun.exchange.huggingface import describe, load_weights
 from phmrun.files import write_json
 from phmrun.ledger import Run, State
 from phmrun.models.transformer import Transformer

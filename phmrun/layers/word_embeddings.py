@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from phmrun.errors import PhmrunError
 from phmrun.layers.adaptive import AdaptiveInput
-from phmrun.layers.define import Activation, Connection, DeFINE, ReleasedDeFINE, Schedule, Variant
+from phmrun.layers.define import Activation, Connection, DeFINE, Schedule, Variant
+from phmrun.layers.define_released import ReleasedDeFINE
 from phmrun.layers.embedding import EmbeddingKind, Inside, register_embedding
 from phmrun.registry import EMBEDDINGS
 

@@ -23,7 +23,8 @@ from phmrun.errors import PhmrunError
 from phmrun.kernels.dropout import dropout
 from phmrun.layers import AdaptiveInput, FeedForward, Linear, MultiheadAttention
 from phmrun.layers.adaptive import TiedOutput
-from phmrun.layers.define import CHUNK, GroupMap, chained
+from phmrun.layers.define import CHUNK
+from phmrun.layers.define_released import GroupMap, chained
 from phmrun.layers.linear import glorot_std
 from phmrun.layers.network import Structures
 from phmrun.models.options import TransformerOptions

@@ -21,7 +21,7 @@ from phmrun.exchange.ctranslate2 import Quantization, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.exchange.formats import Format, export
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
-from phmrun.families.sequence_to_sequence.module import Translator
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
 from phmrun.layers import load
 from phmrun.layers.network import structures_of

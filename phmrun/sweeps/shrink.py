@@ -20,8 +20,9 @@ from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Derivation, TrainedModel, open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.exchange.compress import Plan, derivation, further_training, layer_of, make_plan
+from phmrun.exchange.compress import Plan, derivation, layer_of, make_plan
 from phmrun.exchange.formats import Format
+from phmrun.exchange.further_training import further_training
 from phmrun.files import read_text, write_json
 from phmrun.layers.network import structures_of
 from phmrun.ledger import Run

@@ -26,8 +26,9 @@ from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
+from phmrun.text.division import held_out
 from phmrun.text.lines import numbered_lines
-from phmrun.text.store import Prepared, held_out
+from phmrun.text.store import Prepared
 
 KNOWN = "known"
 MILLIBITS, WORDS, BYTES, CHARACTERS = range(4)

@@ -3,7 +3,7 @@
 from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 from phmrun.task import Format, Task
 
-_ITEMS = Deferred("phmrun.tasks.parse.module:read_items")
+_ITEMS = Deferred("phmrun.tasks.parse.predictor:read_items")
 _FLOORS = ("neighbour",)
 
 
@@ -25,7 +25,7 @@ TASK = Task(
     vocabulary="phmrun.tasks.parse.vocabulary:TreebankVocabulary",
     data="phmrun.tasks.parse.data:build_data",
     module="phmrun.tasks.parse.module:build_module",
-    predictor="phmrun.tasks.parse.module:build_predictor",
+    predictor="phmrun.tasks.parse.predictor:build_predictor",
     formats=(
         Format(
             "CoNLL-U",

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from phmrun.decoding import beam as candidates
-from phmrun.decoding.beam import Candidates, log_probabilities, only_token, true_rows
+from phmrun.decoding import candidates
+from phmrun.decoding.candidates import Candidates, log_probabilities, only_token, true_rows
 
 
 def top_candidates(log_probs, totals, count):

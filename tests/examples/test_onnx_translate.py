@@ -14,7 +14,8 @@ from random_transformers import network
 
 from phmrun.exchange.formats import export
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
-from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule, Translator
+from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.ledger.run import Run
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary

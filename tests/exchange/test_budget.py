@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.exchange.compress import FittedMap, spread
+from phmrun.exchange.maps import FittedMap, spread
 
 
 def choice(name, parameters, damage):

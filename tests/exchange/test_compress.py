@@ -10,7 +10,8 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
-from phmrun.exchange.compress import derivation, further_training, layer_of, make_plan
+from phmrun.exchange.compress import derivation, layer_of, make_plan
+from phmrun.exchange.further_training import further_training
 from phmrun.layers.network import replace_structures, scope_of, structures_of
 
 

@@ -10,9 +10,9 @@ import torch
 from random_transformers import network
 
 from phmrun.exchange.ctranslate2 import converted
-from phmrun.exchange.formats import ctranslate2_page
+from phmrun.exchange.pages import ctranslate2_page
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
-from phmrun.families.sequence_to_sequence.module import Translator
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary
 from phmrun.text.vocabulary import BOS, EOS

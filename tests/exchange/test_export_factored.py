@@ -10,7 +10,8 @@ import torch
 from built_networks import built
 from test_export_graphs import NETWORKS, graph_of
 
-from phmrun.exchange.formats import export, factored_copy
+from phmrun.exchange.factored import factored_copy
+from phmrun.exchange.formats import export
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.layers import load
 from phmrun.layers.network import structures_of

@@ -12,7 +12,8 @@ from forks import forked_runs
 
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
-from phmrun.exchange.huggingface import describe, read_checkpoint
+from phmrun.exchange.checkpoint import read_checkpoint
+from phmrun.exchange.huggingface import describe
 from phmrun.exchange.imported_run import import_checkpoint
 from phmrun.text.vocabulary import BOS, EOS
 

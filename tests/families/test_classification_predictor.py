@@ -10,7 +10,8 @@ from torch import nn
 
 from phmrun.families.sentence_classification.data import ClassificationBatch
 from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, LeftOut
-from phmrun.families.sentence_classification.module import ClassificationModule, SentenceClassifier
+from phmrun.families.sentence_classification.module import ClassificationModule
+from phmrun.families.sentence_classification.predictor import SentenceClassifier
 from phmrun.models.sentences import LSTMClassifier, batch_of
 from phmrun.text.vocabulary import train_words
 

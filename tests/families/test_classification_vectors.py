@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sentence_classification.data import open_vectors
+from phmrun.families.sentence_classification.vectors import open_vectors
 
 LINES = ["the 0.5 -1 2e-1", "king 1 2 3", "King 4 5 6", ". . . 7 8 9", "at name@x.y 0 0 1"]
 

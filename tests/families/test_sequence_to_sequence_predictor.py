@@ -8,9 +8,9 @@ import torch
 from built_networks import built
 
 from phmrun.decoding.beam import Hypothesis
-from phmrun.families.sequence_to_sequence import module as translation
+from phmrun.families.sequence_to_sequence import predictor as translation
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
-from phmrun.families.sequence_to_sequence.module import Translator
+from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.metrics import Score
 from phmrun.models.transformer import Transformer
 from phmrun.text.vocabularies import Vocabularies, train_vocabulary

@@ -29,7 +29,8 @@ def checkpoints(folder: Path) -> Read:
     from phmrun.config import Source, resolve
     from phmrun.documents import parse_json
     from phmrun.errors import ExitCode, PhmrunError
-    from phmrun.exchange.huggingface import Checkpoint, describe
+    from phmrun.exchange.checkpoint import Checkpoint
+    from phmrun.exchange.huggingface import describe
     from phmrun.layers import options_of
     from phmrun.registry import TASKS
 

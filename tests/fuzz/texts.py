@@ -185,7 +185,7 @@ def read_pairs(path: Path) -> None:
 def vectors(folder: Path) -> Read:
     import shutil
 
-    from phmrun.families.sentence_classification.data import open_vectors
+    from phmrun.families.sentence_classification.vectors import open_vectors
 
     def use(path: Path) -> None:
         cache_folder = folder / "cache"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from recording import default_double, largest_difference, part, recorded
 
-from phmrun.layers.define import ReleasedDeFINE, released_maps
+from phmrun.layers.define_released import ReleasedDeFINE, released_maps
 from phmrun.models.delight import DeLighTTransformation, group_maps
 
 UNITS = {

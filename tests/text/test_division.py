@@ -2,7 +2,7 @@
 
 import logging
 
-from phmrun.text.store import held_out, without_empty
+from phmrun.text.division import held_out, without_empty
 
 
 def _written(path, lines):

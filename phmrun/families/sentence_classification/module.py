@@ -1,12 +1,7 @@
-"""Sentence classifiers: training module, export graph, predictions and scores."""
+"""Training module of sentence classifiers, and their export graph."""
 
-import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,22 +21,16 @@ from phmrun.engine.module import (
 )
 from phmrun.engine.optimizers import OptimizerBuilder, optimizer_from
 from phmrun.engine.schedules import Schedule, schedule_from
-from phmrun.engine.trained_model import Answer, Evaluation
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
-from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData, Found
+from phmrun.families.sentence_classification.data import ClassificationBatch, ClassificationData
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
-from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, LeftOut
-from phmrun.layers import LSTM, folded, for_inference
+from phmrun.families.sentence_classification.vectors import Found
+from phmrun.layers import LSTM, folded
 from phmrun.layers.inference import table_of
 from phmrun.layers.structures.dense import Dense
-from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.hugging_face import OWN_FORMATS, HuggingFaceNetwork
-from phmrun.models.sentences import LSTMClassifier, Sentences, batch_of, own_vectors
-from phmrun.progress import note, progress
-from phmrun.text.batches import chunks
-from phmrun.text.coverage import Coverage
-from phmrun.text.nli_pairs import sentences_of
+from phmrun.models.sentences import LSTMClassifier, Sentences, own_vectors
 from phmrun.text.vocabulary import EOS, PAD
 
 
@@ -220,199 +209,3 @@ def classification_graph(network: nn.Module, sentences: int = 1) -> ExportGraph:
         untraceable=untraceable,
         trained=network,
     )
-
-
-SAMPLES = 8
-BATCH = 256
-CHUNK = 4096  # items sorted by length and classified together
-
-
-class Classified(NamedTuple):
-    """Classified items.
-
-    Attributes:
-        best: Index of the most probable label, ``[items]``.
-        probabilities: ``[items, labels]``.
-        log_probabilities: ``[items, labels]``.
-        tokens: Number of words and end tokens read.
-    """
-
-    best: np.ndarray
-    probabilities: np.ndarray
-    log_probabilities: np.ndarray
-    tokens: int
-
-
-class SentenceClassifier:
-    """Classifier of sentences or sentence pairs with a trained network.
-
-    Args:
-        network: Trained network; it is copied, not changed.
-        vocabulary: Words and labels.
-        prompt: Description of an input line; the sentences of an item are separated by tabs.
-        names: Names of the sentences of an item: ("premise", "hypothesis").
-        weights: Name of the run's weights, for the signature of scores.
-        batch: Items per batch; default: 256.
-        device: Device of the network.
-    """
-
-    def __init__(
-        self,
-        network: nn.Module,
-        vocabulary: ClassificationVocabulary,
-        *,
-        prompt: str,
-        names: Sequence[str],
-        weights: str = "given",
-        batch: int | None = None,
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.network, self.device = for_inference(network).to(device), torch.device(device)
-        self.vocabulary, self.weights = vocabulary, weights
-        self.prompt, self.names = prompt, tuple(names)
-        self.batch = batch or BATCH
-        self.coverage = Coverage()
-
-    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the label of each line and its probability, separated by a tab.
-
-        The probability has 4 decimals in the text. The values have 6; their keys are prediction, probability and
-        probabilities (of all labels, by label). Lines are read in chunks of :data:`CHUNK`, or of a larger ``batch``;
-        one by one if ``batch`` is 1.
-
-        Raises:
-            PhmrunError: (exit 3) A line does not have the number of sentences of an item.
-        """
-        for chunk in chunks(enumerate(lines, 1), self.batch, CHUNK):
-            classified = self.classify([self._item(line, number) for number, line in chunk])
-            for best, row in zip(classified.best.tolist(), classified.probabilities.tolist(), strict=True):
-                label = self.vocabulary.labels[best]
-                shares = {name: round(share, 6) for name, share in zip(self.vocabulary.labels, row, strict=True)}
-                values = {"prediction": label, "probability": shares[label], "probabilities": shares}
-                yield Answer(f"{label}\t{shares[label]:.4f}", values)
-
-    def evaluate(self, data: ClassificationData, split: str) -> Evaluation:
-        """Classify a split and score it.
-
-        Returns:
-            Scores "accuracy" and "accuracy-<part>", and those of all baselines, "accuracy-of-majority" always among
-            them. Baselines whose package is not installed are left out with a note. The predictions are lines
-            "predicted, probability, label, part", separated by tabs, in the split's order below a header. The samples
-            are the first items. The seconds are those of the network, without reading and baselines.
-        """
-        counts, left_out = Counter[LabelPair](), Counter[str]()
-        baselines = {name: Counter[LabelPair]() for name in data.corpus.baselines}
-        samples: list[tuple[str, ...]] = []
-        rows = ["predicted\tprobability\tlabel\tpart\n"]
-        seconds, tokens = 0.0, 0
-        labels = self.vocabulary.labels
-        index, losses = {label: number for number, label in enumerate(labels)}, []
-        with progress(f"labelling {split}", None, "items") as advance:
-            items = _scored(data.files[split](), left_out)
-            while chunk := list(islice(items, CHUNK)):
-                # The time excludes reading the file and the baselines.
-                began = time.perf_counter()
-                classified = self.classify([item.sentences for item in chunk])
-                seconds += time.perf_counter() - began
-                tokens += classified.tokens
-                shares = classified.probabilities.max(1).tolist()
-                gold = [index[item.label] for item in chunk]
-                losses.append(-classified.log_probabilities[np.arange(len(chunk)), gold])
-                for item, best, share in zip(chunk, classified.best.tolist(), shares, strict=True):
-                    predicted, probability = labels[best], f"{share:.4f}"
-                    counts[LabelPair(item.label, predicted, item.part)] += 1
-                    rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
-                    if len(samples) < SAMPLES:
-                        samples.append((*item.sentences, item.label, predicted, probability))
-                for name in [*baselines]:
-                    try:
-                        guessed = zip(chunk, data.corpus.baselines[name](chunk), strict=True)
-                    except ModuleNotFoundError as error:
-                        del baselines[name]
-                        note(f"without the baseline {name}: it needs {error.name} (pip install 'phmrun[baselines]')")
-                        continue
-                    baselines[name].update(LabelPair(item.label, label, item.part) for item, label in guessed)
-                advance(len(chunk))
-        scores = {**accuracy(counts, left_out), **majority(counts, left_out)}
-        for name, outcomes in baselines.items():
-            scores |= accuracy(outcomes, left_out, f"-of-{name}")
-        reading = "".join(f"|{key}:{value}" for key, value in data.corpus.reading.items())
-        weights = f"{reading}|weights:{self.weights}"
-        scores = {name: score.signed(reading if "-of-" in name else weights) for name, score in scores.items()}
-        return Evaluation(
-            scores,
-            predictions="".join(rows),
-            ending="tsv",
-            columns=(*self.names, "label", "predicted", "probability"),
-            samples=samples,
-            items=counts.total(),
-            units=tokens,
-            unit="tokens",
-            seconds=seconds,
-            signature=f"batch:{self.batch}",
-            losses=np.stack([nats := np.concatenate(losses), np.ones(len(nats))], axis=1) if losses else None,
-        )
-
-    @torch.inference_mode()
-    def classify(self, items: Sequence[Sequence[str]]) -> Classified:
-        """Return the probabilities of all labels for items, in their order.
-
-        An item is the sequence of its sentences; at least one item is required. Items are batched by length, longest
-        first. The result also has the best labels, and the number of tokens with an end token a sentence.
-        """
-        sides = [
-            [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
-            for side in zip(*items, strict=True)
-        ]
-        for ids in (ids for side in sides for ids in side):
-            self.coverage.add(ids != self.vocabulary.words.unknown)
-        lengths = np.array([[len(row) for row in side] for side in sides])
-        order = np.argsort(-lengths.max(0), kind="stable")
-        probabilities, logs = np.empty((2, len(items), len(self.vocabulary.labels)), dtype=np.float32)
-        for start in range(0, len(items), self.batch):
-            rows = order[start : start + self.batch]
-            sentences = [batch_of([side[row] for row in rows]).to(self.device) for side in sides]
-            logits = self.network(*sentences)
-            probabilities[rows] = logits.softmax(1).float().cpu().numpy()
-            logs[rows] = logits.float().log_softmax(1).cpu().numpy()
-        return Classified(probabilities.argmax(1), probabilities, logs, int(lengths.sum()) + lengths.size)
-
-    def _item(self, line: str, number: int) -> list[str]:
-        """Return the sentences of a line.
-
-        Raises:
-            PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
-        """
-        where = f"input:{number}"
-        sentences = sentences_of(line, where) if len(self.names) > 1 else line.split("\t")
-        if len(sentences) != len(self.names):
-            columns, wanted = counted(len(sentences), "column"), len(self.names)
-            what = f"the line has {columns} instead of {wanted}: {', '.join(self.names)}"
-            hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
-            raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
-        return sentences
-
-
-def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[Item]:
-    """Yield the items; add those left out to ``left_out`` by reason, in place."""
-    for item in items:
-        if isinstance(item, LeftOut):
-            left_out[item.reason] += item.items
-        else:
-            yield item
-
-
-def build_predictor(
-    config: ClassificationExperiment,
-    module: TrainingModule,
-    vocabulary: ClassificationVocabulary,
-    *,
-    batch_size: int | None,
-    **options: Any,
-) -> SentenceClassifier:
-    """Build the predictor of a trained module.
-
-    ``options`` are further arguments of :class:`SentenceClassifier`.
-    """
-    texts: dict[str, Any] = {"prompt": config.prompt, "names": config.names}
-    return SentenceClassifier(module.network, vocabulary, batch=batch_size, **texts, **options)

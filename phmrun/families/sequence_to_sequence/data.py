@@ -24,8 +24,9 @@ from phmrun.files import sha256_of
 from phmrun.metrics import Score, bleu_obstacle
 from phmrun.models.sentences import batch_of
 from phmrun.text.batches import Batch
+from phmrun.text.division import held_out, without_empty
 from phmrun.text.lines import read_parallel
-from phmrun.text.store import ParallelStore, Prepared, held_out, without_empty
+from phmrun.text.store import ParallelStore, Prepared
 from phmrun.text.vocabularies import Vocabularies
 from phmrun.text.vocabulary import BOS, EOS, PAD
 

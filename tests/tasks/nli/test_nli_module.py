@@ -8,8 +8,8 @@ from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
-from phmrun.families.sentence_classification.data import Found
 from phmrun.families.sentence_classification.module import place_vectors
+from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import build_embedding
 
 PAPER = {"width": 300, "hidden": 300, "mlp": 300, "mlp_layers": 2}

@@ -1,7 +1,7 @@
 """Trees that need no model: by hand, and as weak as a baseline should be."""
 
 from phmrun.datasets import builtin
-from phmrun.tasks.parse.module import neighbour_baseline
+from phmrun.tasks.parse.predictor import neighbour_baseline
 from phmrun.text import conllu
 
 

@@ -12,7 +12,8 @@ from phmrun.errors import PhmrunError
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.tasks.parse.config import TreeDecodingConfig
 from phmrun.tasks.parse.data import build_data
-from phmrun.tasks.parse.module import TreeParser, arcs_of, build_module
+from phmrun.tasks.parse.module import build_module
+from phmrun.tasks.parse.predictor import TreeParser, arcs_of
 from phmrun.text import conllu
 
 CONLLU = """\

@@ -7,8 +7,8 @@ import pytest
 
 from phmrun.config import Source, nested, resolve, run_id
 from phmrun.errors import PhmrunError
+from phmrun.tasks.script.command import check, scores_path, words_of
 from phmrun.tasks.script.config import ScriptExperiment
-from phmrun.tasks.script.runner import check, scores_path, words_of
 
 RUN = Path("/runs/id/script")
 

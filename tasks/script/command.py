@@ -1,0 +1,130 @@
+"""Placeholders of a script's command: ``{key}`` or ``{key|default}``."""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from phmrun.errors import PhmrunError, nearest
+from phmrun.tasks.script.config import ScriptExperiment
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
+"""Key, and a default after ``|``. Other braces are ordinary characters."""
+LAYERS = ("layer", "embedding", "output")
+PYTHON = ("python", "python3")
+
+
+def words_of(config: ScriptExperiment, run: Path) -> list[str]:
+    """Return program and arguments of a run.
+
+    Placeholders are replaced; each value stays one argument. ``python`` and ``python3`` become phmrun's interpreter.
+
+    Args:
+        config: Resolved configuration.
+        run: Folder of the script's files.
+
+    Raises:
+        PhmrunError: (exit 2) There is no command, a placeholder has no value, or a quote is not closed.
+    """
+    if not config.command.strip():
+        raise PhmrunError("there is no command", where="command", hint="command: python train.py --seed {seed}")
+    try:
+        # A default may hold spaces, so placeholders are kept whole.
+        kept = PLACEHOLDER.sub(lambda match: match[0].replace(" ", "\0"), config.command)
+        words = [word.replace("\0", " ") for word in shlex.split(kept)]
+    except ValueError as error:
+        raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
+    values = _values(config, run)
+    program, *arguments = (_filled(word, values) for word in words)
+    return [sys.executable if program in PYTHON else program, *arguments]
+
+
+def scores_path(config: ScriptExperiment, run: Path) -> Path:
+    """Return the path of the scores file, with placeholders replaced.
+
+    Raises:
+        PhmrunError: (exit 2) A placeholder has no value.
+    """
+    return Path(_filled(config.scores, _values(config, run)))
+
+
+def check(config: ScriptExperiment) -> None:
+    """Check that each placeholder has a value, and each setting a placeholder.
+
+    Placeholders of the command and of ``scores`` count. That of a section stands for all of its keys.
+
+    Raises:
+        PhmrunError: (exit 2) There is no command, a quote is not closed, a placeholder has neither value nor default,
+            a setting has no placeholder, or the file of scores is not in the run's folder. Seed, run folder and dense
+            layers need none.
+    """
+    words_of(config, Path("run"))
+    values = _values(config, Path("run"))
+    used = [match[1] for match in PLACEHOLDER.finditer(f"{config.command} {config.scores}")]
+    optional = {"seed", "run", *(f"{key}.structure" for key in LAYERS if values[key] == {"structure": "dense"})}
+    unused = [
+        key
+        for key, value in values.items()
+        if not (isinstance(value, Mapping) or key in optional or any(f"{key}.".startswith(f"{name}.") for name in used))
+    ]
+    if unused:
+        raise PhmrunError(
+            f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect",
+            where="command",
+            hint=f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings.",
+        )
+    if not config.scores.startswith("{run}/") or ".." in Path(config.scores).parts:
+        raise PhmrunError(
+            "several runs would share this file of scores: it is not in the run's folder {run}",
+            where="scores",
+            valid=["{run}/scores.json"],
+            hint="Give the folder to the script, as in command: python train.py --out {run}",
+        )
+
+
+def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:
+    """Return the values of placeholders by dotted key; those of sections are mappings.
+
+    These are the settings, the seed, the absolute path of the run's folder, and layer, embedding and output with their
+    options. Keys without a value are left out.
+    """
+    layers = {key: getattr(config, key).arguments for key in LAYERS}
+    settings = config.settings.__pydantic_extra__ or {}
+    return _by_key({**layers, **settings, "seed": config.seed, "run": str(run.absolute())})
+
+
+def _by_key(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return values and nested values other than None, by dotted key."""
+    table: dict[str, Any] = {}
+    for key, value in values.items():
+        table |= {} if value is None else {f"{prefix}{key}": value}
+        table |= _by_key(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {}
+    return table
+
+
+def _filled(template: str, values: Mapping[str, Any]) -> str:
+    """Return a template with its placeholders replaced.
+
+    A text is unchanged; a structure without options is its name; anything else is JSON (true, 0.1, [1, 2]).
+
+    Raises:
+        PhmrunError: (exit 2) A placeholder has neither a value nor a default.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        """Return the value of a placeholder as text, or its default."""
+        value = values.get(match[1], match[2])
+        if value is None:
+            names = sorted(key for key in values if not isinstance(values[key], Mapping))
+            close = nearest(match[1], names)
+            advice = f"Did you mean {{{close[0]}}}? " if close else ""
+            hint = f"{advice}{{{match[1]}|0}} has the default 0."
+            raise PhmrunError(f"no value for {match[0]} in this cell", where="command", valid=names, hint=hint)
+        if isinstance(value, Mapping) and value.keys() == {"structure"}:
+            value = value["structure"]
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+    return PLACEHOLDER.sub(replace, template)
