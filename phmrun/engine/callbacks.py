@@ -2,12 +2,11 @@
 
 Validation is a callback that runs before the checkpoint of the same step, so a resumed run neither repeats nor skips a
 validation. Lightning's nested validation loop has several restart stages with different results. Lightning does not
-save random states either; :class:`phmrun.engine.callbacks.Randomness` does.
+save random states either; :class:`phmrun.engine.randomness.Randomness` does.
 """
 
 import logging
 import math
-import random
 import signal
 import threading
 import time
@@ -17,73 +16,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from phmrun.engine.checkpoints import BEST, LAST, diverged, step_checkpoints, write_checkpoint
 from phmrun.engine.lightning import Callback, pl, window_completed
-from phmrun.engine.processes import Agreement, all_gather, rank
+from phmrun.engine.processes import Agreement
 from phmrun.engine.progress import Meter, Record
 from phmrun.errors import Interrupted, counted
 from phmrun.metric import metric_of
-
-
-class Randomness(Callback):
-    """Random states of all processes, saved in checkpoints and restored on resume.
-
-    They are restored at the first batch, because the setup of loaders and models draws from the same generators.
-    """
-
-    def __init__(self) -> None:
-        self._restored: dict[str, Any] | None = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return "states": those of torch, CUDA, NumPy and Python for each process, by rank."""
-        return {"states": all_gather(random_states())}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep this process's states for the first batch.
-
-        A process without saved states keeps its present ones.
-        """
-        states = state_dict["states"]
-        self._restored = states[rank()] if rank() < len(states) else None
-
-    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
-        """Restore the loaded states before the first batch, once; nothing if none are loaded."""
-        if self._restored is not None:
-            set_random_states(self._restored)
-            self._restored = None
-
-
-def random_states() -> dict[str, Any]:
-    """Return the global random states of torch, CUDA, Python and NumPy, by name.
-
-    Their types load with ``weights_only=True``. "cuda" is an empty list without a GPU.
-    """
-    version, internal, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state()
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "python": [version, list(internal), gauss],
-        "numpy": [str(name), torch.from_numpy(np.asarray(keys).astype(np.int64)), position, has_gauss, cached],
-    }
-
-
-def set_random_states(states: dict[str, Any]) -> None:
-    """Set the global random states to those of :func:`random_states`.
-
-    Those of GPUs are set only if there are GPUs.
-    """
-    torch.set_rng_state(states["torch"].cpu())
-    if states["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
-    name, keys, position, has_gauss, cached = states["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
 
 
 class Averaging(Callback):

@@ -9,7 +9,8 @@ from torch.overrides import TorchFunctionMode
 
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
-from phmrun.engine.optimizers import muon_groups, optimizer_kind
+from phmrun.engine.muon import muon_groups
+from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.adapters import adapters_of, freeze_base
 from phmrun.layers.network import scope_of

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from phmrun.config import HardwareConfig, TrainingConfig
-from phmrun.engine.callbacks import Averaging, PeriodicCheckpoints, Randomness, Stopping, Validation
+from phmrun.engine.callbacks import Averaging, PeriodicCheckpoints, Stopping, Validation
 from phmrun.engine.checkpoints import (
     LAST,
     adopt,
@@ -35,6 +35,7 @@ from phmrun.engine.lightning import (
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died, keep_freed_memory
 from phmrun.engine.progress import Meter, Record, TrainingProgress
+from phmrun.engine.randomness import Randomness
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.kernels.processor import has_bf16
 

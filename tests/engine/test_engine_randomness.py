@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from phmrun.engine.callbacks import Randomness, random_states, set_random_states
+from phmrun.engine.randomness import Randomness, random_states, set_random_states
 
 
 def draw():

@@ -1,0 +1,102 @@
+"""Muon for the matrices of a network, AdamW for its other parameters (Jordan et al. 2024; Liu et al. 2025).
+
+Muon replaces the mean gradient of a matrix by its nearest orthogonal matrix. The update is scaled by
+0.2·√max(d_out, d_in), the usual size of AdamW's (Liu et al., "Muon is scalable for LLM training", section 2.2), so that
+one learning rate and one weight decay serve both. Both steps are torch's own.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from phmrun.errors import PhmrunError
+from phmrun.layers.network import scope_of
+
+SCALE = "match_rms_adamw"
+"""Torch's name of the scale of an update."""
+APART = ("embedding", "output")
+"""Parts of a network whose matrices are none of ``layer``; AdamW updates them, not Muon."""
+
+
+class MuonWithAdamW(Optimizer):
+    """torch.optim.Muon for groups with ``muon=True``, torch.optim.AdamW for the others.
+
+    Args:
+        params: Parameters, of which matrices are Muon's; or groups with the key ``muon``.
+        lr: Learning rate of both.
+        betas: Decay of AdamW's running means; Muon's momentum is 0.95, after Nesterov.
+        eps: Added to the denominator of AdamW's update.
+        weight_decay: Decoupled weight decay of both.
+        fused: Update AdamW's parameters by one kernel.
+
+    Raises:
+        PhmrunError: This torch has no Muon (before 2.9).
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        fused: bool = False,
+    ) -> None:
+        if not hasattr(torch.optim, "Muon"):
+            what, hint = f"torch {torch.__version__} has no Muon", "Muon needs torch 2.9 or later; or use adamw."
+            raise PhmrunError(what, where="training.optimizer.name", hint=hint)
+        matrices, others = _divided(list(params))
+        self._parts: list[Optimizer] = []
+        if matrices:
+            self._parts.append(torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn=SCALE))
+        if others:
+            self._parts.append(AdamW(others, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=fused))
+        super().__init__([group for part in self._parts for group in part.param_groups], {})
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update all parameters that have a gradient, in place.
+
+        Returns the loss of ``closure``, None without one.
+        """
+        losses: list[Any] = []
+        first = 0
+        for part in self._parts:  # a restored state has other groups than those that the parts were built with
+            count = len(part.param_groups)
+            part.param_groups, part.state = self.param_groups[first : first + count], self.state
+            first += count
+            losses.append(part.step(None if losses else closure))  # the first computes all gradients
+        return losses[0]
+
+
+def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
+    """Return a network's trainable parameters in up to two groups.
+
+    Matrices outside of embedding and output have ``muon=True``, all other parameters ``muon=False``. An empty group is
+    left out.
+    """
+    parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            parts[parameter.ndim == 2 and scope_of(name.rpartition(".")[0]) not in APART].append(parameter)
+    return [{"params": parameters, "muon": muon} for muon, parameters in parts.items() if parameters]
+
+
+def _divided(params: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the groups of Muon and those of AdamW, without the key ``muon``.
+
+    Parameters without groups are one group. A group without this key is divided: matrices are Muon's. Empty groups are
+    left out.
+    """
+    groups = params if params and isinstance(params[0], dict) else [{"params": params}]
+    matrices: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for group in groups:
+        parameters, rest = list(group["params"]), {key: value for key, value in group.items() if key != "params"}
+        muon = rest.pop("muon", None)
+        for part, wanted in ((matrices, True), (others, False)):
+            chosen = [p for p in parameters if (p.ndim == 2 if muon is None else muon) is wanted]
+            part += [{**rest, "params": chosen}] if chosen else []
+    return matrices, others
