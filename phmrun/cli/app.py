@@ -121,10 +121,8 @@ _SUMMARIES: Mapping[str, Mapping[str, str]] = {
 }
 """Summaries by panel and verb."""
 _PLACES = {
-    "eval": "predict.evaluate",
-    "sync": "runs.sync",
-    "import": "export.import_model",
-    "verify": "results.verify",
+    "eval": "eval.evaluate",
+    "import": "import_model.import_model",
     **{name: f"{name}.app" for name in ("data", "runs", "plot", "results", "bench")},
 }
 """Places of the verbs that are not functions of the same name in a module of that name."""

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from phmrun.cli import runs as runs_verbs
-from phmrun.cli.runs import sync
+from phmrun.cli.sync import sync
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 

@@ -1,0 +1,56 @@
+"""``phmrun sync``: complete record of a run in Weights & Biases or TensorBoard."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phmrun.cli import console
+from phmrun.cli.options import Json, RunsDirectory
+from phmrun.cli.runs import RunArguments
+from phmrun.errors import unknown
+
+
+def sync(
+    runs: RunArguments,
+    to: Annotated[str, typer.Option("--to", metavar="wandb|tensorboard")] = "wandb",
+    runs_dir: RunsDirectory = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Upload runs to Weights & Biases, or write them for TensorBoard.
+
+    Each run becomes one W&B run of the same name, from the run directory. Offline mirrors of training have a segment
+    for each process instead, and these overwrite each other when they are uploaded. Nothing is deleted.
+    WANDB_MODE=offline writes a complete W&B directory to upload later.
+
+    Args:
+        to: Program; tensorboard: a folder in the run directory, which TensorBoard reads.
+    """
+    from phmrun.ledger import Run
+    from phmrun.ledger.tensorboard_mirror import write_tensorboard
+    from phmrun.ledger.wandb_mirror import sync as replay
+    from phmrun.ledger.wandb_mirror import wandb_mode
+
+    if to not in ("wandb", "tensorboard"):
+        raise unknown("program", to, ["wandb", "tensorboard"], where="--to")
+    chosen = [Run.find(runs_dir, reference) for reference in runs]  # all, so that a typo in the last uploads nothing
+    for run in chosen if to == "tensorboard" else ():
+        folder = write_tensorboard(run)
+        if as_json:
+            console.print_json({"run_id": run.id, "dir": folder})
+        else:
+            console.print_line(f"{run.id}: {folder}")
+    if to == "tensorboard":
+        return
+    mode = wandb_mode(os.environ.get("WANDB_MODE") or "online")
+    for run in chosen:
+        synced = replay(run, mode)
+        if as_json:
+            facts = {"run_id": synced.run_id, "mode": synced.mode, "rows": synced.rows}
+            console.print_json({**facts, "wandb_dir": synced.directory, "url": synced.url})
+            continue
+        where = synced.url or synced.directory
+        console.print_line(f"{synced.run_id}: {synced.rows:,} rows in {where}")
+        if synced.mode == "offline":
+            console.print_aside(f"upload it with: wandb sync {synced.directory}")
