@@ -225,9 +225,10 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
     cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
     decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
     reach = [difference.detectable for difference in known.values()]
+    counts = [count for difference in known.values() for count in difference.seeds]
     return {
         "task": column["name"],
-        "narrow": sweep.cell(narrow),
+        "narrow": f"{known[''].value:+.2f} [{known[''].low:+.2f}, {known[''].high:+.2f}]",
         "structures": len(ranked),
         "lower": sum(known[name].value < known[""].value for name in ranked),
         "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
@@ -242,7 +243,7 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         },
         **{cost: f"{amounts[0]:,.0f} to {amounts[-1]:,.0f}" for cost, amounts in zip(COSTS, ranges, strict=True)},
         "decided": " and ".join(decided),
-        "seeds": ", ".join(map(str, sorted({count for its in known.values() for count in its.seeds}))),
+        "seeds": f"{min(counts)} to {max(counts)}",
         "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
     }
 

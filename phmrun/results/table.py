@@ -181,31 +181,29 @@ def score_headings(
     """Return the columns: values of keys times scores.
 
     They are in order of first appearance among experiments. Without ``scores``, each experiment's main score counts,
-    and its loss on the test set; ``measure``, the score that decides, goes first. A heading is the keys' values, then
-    the score.
+    and its loss on the test set if no scored run lacks it, as older ones do; ``measure``, the score that decides, goes
+    first. A heading is the keys' values, then the score.
 
     Raises:
         PhmrunError: (exit 2) No run has one of the scores. Times, which may be measured later, are not checked, nor
             anything if there are no scores at all.
     """
-    existing = score_names([entry.run for entry in entries if entry.run])
+    runs = [entry.run for entry in entries if entry.run]
+    existing = score_names(runs)
     for score in scores:
         if existing and score not in existing and score not in TIMES:
             raise unknown("score", score, existing, where="--score")
+    second = [TEST_LOSS] if all(run.score(TEST_LOSS) is not None for run in runs if run.main_score) else []
     columns = dict.fromkeys(
         (tuple(entry.label(key) for key in keys), score)
         for entry in entries
-        for score in scores or (_usual(entry.run, measure) if entry.run else ())
+        if (run := entry.run)
+        for score in scores or (name for name in (measure, run.main_score, *second) if name and name in run.scores())
     )
     return [
         Heading(" ".join([*filter(None, labels), score]), score, dict(zip(keys, labels, strict=True)))
         for labels, score in columns
     ]
-
-
-def _usual(run: Run, measure: str) -> list[str]:
-    """Return ``measure``, the main score of a run and its loss on the test set, each if the run has it."""
-    return [score for score in (measure, run.main_score, TEST_LOSS) if score and run.score(score) is not None]
 
 
 def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) -> Figure:

@@ -173,3 +173,5 @@ def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, c
     assert [str(pair.verdict) for pair in compared.values()] == [verdict, verdict]
     first = score_headings(entries, [], [], "test/loss")
     assert [heading.score for heading in first] == ["test/loss", "test/bleu"]
+    older = entry({"layer": "dense", "seed": "9"}, {**DENSE, "seed": 9}, {"test/bleu": 30.0})
+    assert [heading.score for heading in score_headings([*entries, older], [], [])] == ["test/bleu"]
