@@ -27,6 +27,8 @@ PROVENANCE = "provenance"
 """Key whose entries state the origins of other keys' values."""
 GONE = {"normalize": False, "init": "uniform", "share": "none"}
 """Options of layers that are gone, with their value in stored configurations."""
+ADAPTERS = {"lora": "low-rank", "compacter": "phm", "krona": "kronecker", "more": "monarch", "c3a": "block-circulant"}
+"""Structure of the update by the name of its adapter, for messages."""
 
 
 class OptionsOf(Protocol):
@@ -303,6 +305,8 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
         options = options_of(structure, table=isinstance(default, EmbeddingConfig))
     except PhmrunError as error:
         what = f"{error.what}; {'one of your own needs --plugin FILE' if error.valid else error.hint}"
+        if structure.lower() in ADAPTERS:
+            what += f"; {structure} is --layer added --set layer.of={ADAPTERS[structure.lower()]}"
         origin_label, close = merged.origin.get(f"{name}.structure"), nearest(structure, error.valid)
         merged.problems.append(Problem(f"{name}.structure", what, origin_label, error.valid, close))
         return None

@@ -1,6 +1,8 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, read_source, resolve
+from phmrun.config.layering import ADAPTERS
+from phmrun.registry import STRUCTURES
 
 
 def problems(schema, options_of, *sources):
@@ -129,3 +131,10 @@ def test_an_embedding_and_what_is_inside(schema, options_of):
 )
 def test_bad_embeddings(schema, options_of, values, key):
     assert list(problems(schema, options_of, Source("a", values))) == [key]
+
+
+@pytest.mark.parametrize(("adapter", "structure"), ADAPTERS.items())
+def test_adapters_are_updates_of_a_structure(schema, options_of, adapter, structure):
+    assert structure in STRUCTURES
+    (problem,) = problems(schema, options_of, Source("--layer", {"layer": adapter})).values()
+    assert f"{adapter} is --layer added --set layer.of={structure}" in problem.what
