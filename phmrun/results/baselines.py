@@ -1,5 +1,6 @@
 """Baselines as rows of a table: trivial systems on the same items. Imports no torch."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -49,14 +50,19 @@ def listed_baselines(runs: Sequence[Run], scores: Sequence[str]) -> Iterator[tup
     """Yield the baselines of listed runs as table rows.
 
     A row has name with kind, task and data ("majority (floor), nli snli"), and its mean value of each score, or
-    ``None``. Runs of the same task and data share them. Floors come first within a task and data.
+    ``None``. Runs of the same task and test items share them; if those of one name differ, such as the user's own
+    files, six digits of their checksum follow. Floors come first within a task and data.
     """
-    groups: dict[str, list[Run]] = {}
+    groups: dict[str, dict[str, list[Run]]] = {}  # by task and data, then by the checksum of the test items
     for run in runs:
-        groups.setdefault(f"{run.about('task')} {run.about('data')}", []).append(run)
-    for label, members in groups.items():
-        for row in _rows([members] * len(scores), scores):
-            yield f"{row.label}, {label}", list(row.values)
+        entries = [run.entry(score) for score in scores]
+        signatures = [str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping)]
+        mark = next((match[1] for text in signatures if (match := re.search(r"\bdata:(\w{6})", text))), "")
+        groups.setdefault(f"{run.about('task')} {run.about('data')}", {}).setdefault(mark, []).append(run)
+    for label, by_mark in groups.items():
+        for mark, members in by_mark.items():
+            name = f"{label} {mark}" if len(by_mark) > 1 else label
+            yield from ((f"{row.label}, {name}", list(row.values)) for row in _rows([members] * len(scores), scores))
 
 
 def _rows(columns: Sequence[Sequence[Run]], scores: Sequence[str]) -> list[BaselineRow]:

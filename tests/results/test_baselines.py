@@ -4,7 +4,7 @@ import pytest
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import recorded_run
-from phmrun.results.baselines import has_diverged, shortfall
+from phmrun.results.baselines import has_diverged, listed_baselines, shortfall
 
 FLOOR = {"value": 50.0, "signature": "always:a"}
 
@@ -29,3 +29,17 @@ def test_a_run_past_the_unigram_has_diverged(tmp_path, perplexity, diverged):
     assert (sentence or "").startswith("diverged: ") == diverged
     if diverged:
         assert sentence == "diverged: test/perplexity 900.00 is worse than the floor unigram, 700.00"
+
+
+def test_floors_of_different_test_items_are_rows_of_their_own(tmp_path):
+    runs = []
+    for seed, (mark, floor) in enumerate([("aaaaaa", 50.0), ("aaaaaa", 50.0), ("bbbbbb", 70.0)], start=1):
+        run = Run.create(tmp_path, f"nli-x-dense-{seed}-0123456789ab", "task: nli\n")
+        run.update_metrics("test/accuracy", {"value": 80.0, "signature": f"accuracy|data:{mark}"})
+        run.update_metrics("test/accuracy-of-majority", {"value": floor, "signature": f"always:a|data:{mark}"})
+        run.set_state(State.DONE)
+        runs.append(recorded_run(run.path))
+    rows = dict(listed_baselines(runs, ["test/accuracy"]))
+    assert [name.split()[-1] for name in rows] == ["aaaaaa", "bbbbbb"]
+    assert list(rows.values()) == [[50.0], [70.0]]
+    assert not any(name.endswith("aaaaaa") for name, _ in listed_baselines(runs[:2], ["test/accuracy"]))
