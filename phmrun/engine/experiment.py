@@ -226,8 +226,9 @@ def _train(
         warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
         module.network.compile()
     if not run.checkpoints.joinpath(LAST).is_file():
-        module.begin(data)
-        if derivation and derivation.start:
+        if not derivation or not derivation.start:
+            module.begin(data)
+        else:
             derivation.start(module)
             if not config.training.max_steps:
                 save_start(run.checkpoints, module)

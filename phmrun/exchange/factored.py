@@ -11,6 +11,7 @@ from torch import nn
 from phmrun.layers import LSTM, Embedding, Linear
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.gate_maps import GateMaps
+from phmrun.layers.network import structures_of
 from phmrun.layers.recurrence import StartedLSTM
 from phmrun.layers.report import parameter_count
 from phmrun.layers.structure import Structure
@@ -20,10 +21,10 @@ from phmrun.layers.structure import Structure
 def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
     """Return a copy of ``plain`` with the factors of ``network``.
 
-    Factors are those of linear maps, tables, biaffine forms and LSTMs; dense ones stay plain modules, except LSTMs with
-    coupled gates, which keep three of four. A map stays dense, too, if it has no dense counterpart at the same place,
-    or if its plain weight is tied to one that stays dense. So does an LSTM whose plain form is no ``nn.LSTM`` or
-    ``StartedLSTM``.
+    Factors are those of linear maps, tables, biaffine forms and LSTMs; dense ones and frozen ones with an update stay
+    plain modules, except LSTMs with coupled gates, which keep three of four. A map stays dense, too, if it has no dense
+    counterpart at the same place, or if its plain weight is tied to one that stays dense. So does an LSTM whose plain
+    form is no ``nn.LSTM`` or ``StartedLSTM``.
 
     Args:
         network: Trained network.
@@ -41,7 +42,7 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
     for name, module in sources.items():
         structure = module.structure if isinstance(module, Linear | Embedding) else module
         place = places.get(name)
-        if not isinstance(structure, Structure) or structure.name == "dense" or place is None:
+        if not isinstance(structure, Structure) or structure.name in ("dense", "added") or place is None:
             continue
         if not is_replaceable(place):
             continue
@@ -64,6 +65,13 @@ def factored_copy(network: nn.Module, plain: nn.Module) -> nn.Module:
         for name in chosen.values():
             duplicate.get_submodule(name).load_state_dict(sources[name].state_dict())
     return duplicate.eval().requires_grad_(False)
+
+
+def has_factors(network: nn.Module) -> bool:
+    """True if a file can keep factors of a network: dense matrices have none, updates are added to frozen ones."""
+    structures = structures_of(network).values()
+    merged = {id(part) for structure in structures if structure.name == "added" for part in structure.modules()}
+    return any(structure.name != "dense" and id(structure) not in merged for structure in structures)
 
 
 def weight_bytes(network: nn.Module, plain: nn.Module) -> tuple[int, int]:

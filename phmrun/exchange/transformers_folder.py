@@ -143,9 +143,9 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
     parts = {name.partition(".")[0] for name, _ in network.named_parameters()} - {network.base_model_prefix}
     head = sorted(parts) if is_classifier(network) else []
-    for name, weight in network.named_parameters():
-        if name.partition(".")[0] in head:
-            tensors[f"base_model.model.{name}"] = weight.detach().contiguous()
+    for place, weight in network.named_parameters():
+        if place.partition(".")[0] in head:
+            tensors[f"base_model.model.{place}"] = weight.detach().contiguous()
     ranks = {update.name: update.down.shape[0] for update in updates}
     usual = max(ranks.values())
     settings = {
@@ -159,8 +159,8 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         "lora_dropout": 0.0,
         "bias": "none",
         "target_modules": sorted(ranks),
-        "rank_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
-        "alpha_pattern": {name: rank for name, rank in ranks.items() if rank != usual},
+        "rank_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
+        "alpha_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
         "fan_in_fan_out": False,
     }
     write_json(folder / "adapter_config.json", settings)

@@ -20,8 +20,9 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, read_text
 from phmrun.layers.conversion import attach_report, convert_layers, is_supported
 from phmrun.layers.inference import folded
-from phmrun.layers.network import Structures
+from phmrun.layers.network import Structures, set_structure, structures_of
 from phmrun.layers.report import ATTRIBUTE, parameter_count
+from phmrun.layers.structure import build_weight
 from phmrun.registry import STRUCTURES
 from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
 from phmrun.text.vocabulary import BOS, EOS, PAD
@@ -302,9 +303,25 @@ class HuggingFaceNetwork(nn.Module):
         self.positions: int = getattr(settings, "max_position_embeddings", None) or settings.n_positions
 
     def read_start(self) -> None:
-        """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done."""
-        if self.folder is not None and not self.has_frozen:
-            self.model.load_state_dict(self._built(self.folder).state_dict())
+        """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
+
+        Maps that have got another structure since (a run's ``maps``) are fitted to the folder's matrices.
+        """
+        if self.folder is None or self.has_frozen:
+            return
+        read = self._built(self.folder)
+        recipes = {name: (structure.name, structure.options) for name, structure in structures_of(read).items()}
+        others = {
+            name: part
+            for name, part in structures_of(self.model).items()
+            if (part.name, part.options) != recipes.get(name)
+        }
+        if others:
+            plain = structures_of(structured(read_model(self.folder, self.settings, self.head), {}, near=True))
+        for name, structure in others.items():
+            structure.fit(build_weight(plain[name]).detach())
+            set_structure(read, name, structure)
+        self.model.load_state_dict(read.state_dict())
 
     def unstructured(self) -> Self:
         """Return a folded copy that does not remember what was converted, so that its weights are saved as they are."""

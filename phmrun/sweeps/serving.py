@@ -19,12 +19,12 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, open_run
 from phmrun.exchange.ctranslate2 import Quantization, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
+from phmrun.exchange.factored import has_factors
 from phmrun.exchange.formats import Format, export
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.predictor import Translator
 from phmrun.files import cache_dir
 from phmrun.layers import load
-from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import waiting
@@ -89,7 +89,7 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     comes in full precision, bfloat16 and int8, safetensors in int4, too.
     """
     program = trained.module.export_graph()
-    factored = [False, True] if _is_structured(trained) else [False]
+    factored = [False, True] if has_factors(trained.module.network) else [False]
     roundings = ("none", "bfloat16", "int8", "int4")
     formats = [Format("checkpoint")]
     formats += [Format("safetensors", kept, precision) for kept in factored for precision in roundings]
@@ -98,11 +98,6 @@ def formats_of(trained: TrainedModel) -> list[Format]:
     if TASKS.get(trained.config.task).converts:
         formats += [Format("ctranslate2", False, precision) for precision in roundings[:3]]
     return [item for item in formats if item.name == "checkpoint" or find_spec(PACKAGES[item.name])]
-
-
-def _is_structured(trained: TrainedModel) -> bool:
-    """Return True if a map or table of the run is not dense."""
-    return any(structure.name != "dense" for structure in structures_of(trained.module.network).values())
 
 
 def serve_all(

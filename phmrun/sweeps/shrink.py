@@ -21,10 +21,10 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Derivation, TrainedModel, open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.exchange.compress import Plan, derivation, layer_of, make_plan
+from phmrun.exchange.factored import has_factors
 from phmrun.exchange.formats import Format
 from phmrun.exchange.further_training import further_training
 from phmrun.files import read_text, write_json
-from phmrun.layers.network import structures_of
 from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
@@ -156,7 +156,7 @@ class Search:
             PhmrunError: (exit 3, 4) A file is damaged, or the disk fails while a candidate is trained.
         """
         trained = open_run(self.run)
-        factored = any(item.name != "dense" for item in structures_of(trained.module.network).values())
+        factored = has_factors(trained.module.network)
         if self.goal.by != "parameters":
             for precision in ROUNDINGS:
                 yield self._measured("rounding", f"{precision} of the run", [self.run], factored, precision)

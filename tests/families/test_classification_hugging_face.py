@@ -1,6 +1,7 @@
 """Classifiers of transformers: inputs as their tokenizers join them, fresh and from folders, and out again."""
 
 import json
+from fractions import Fraction
 
 import peft
 import pytest
@@ -11,10 +12,14 @@ from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.config.problems import ConfigError
 from phmrun.engine.data import build_data
+from phmrun.engine.experiment import train
 from phmrun.engine.module import build_module
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
+from phmrun.exchange.compress import derivation, layer_of, make_plan
+from phmrun.exchange.factored import has_factors
 from phmrun.exchange.formats import export
+from phmrun.exchange.further_training import further_training
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.layers.linear import Linear
 from phmrun.layers.network import structures_of
@@ -122,9 +127,41 @@ def test_an_update_of_a_folder_and_its_classifier_are_trained_alone_and_read_by_
     base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, num_labels=network.model.num_labels)
     # The pooler is in no folder of a masked model: that of the run is given to the plain one.
     base.bert.pooler.load_state_dict(network.model.bert.pooler.state_dict())
+    assert ', "updates")' in (tmp_path / "updates" / "README.md").read_text()
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
     inputs = transformers.AutoTokenizer.from_pretrained(bert)(PAIRS, padding=True, return_tensors="pt")
     torch.testing.assert_close(joined(**inputs).logits, network.eval().model(**inputs).logits, rtol=1e-5, atol=1e-6)
+    # A file of factors has the merged matrices, as `phmrun shrink` measures them.
+    assert not has_factors(network)
+    written = export(trained, tmp_path / "merged.safetensors", "safetensors", factored=True)
+    assert written.difference < 1e-5
+
+
+def test_maps_of_a_folder_s_network_start_at_its_matrices_and_a_compressed_run_at_the_fit(bert, tmp_path):
+    maps = [{"name": "*.value", "layer": {"structure": "low-rank", "rank": 32}}]
+    settings = {"model": {"network": "hf", "path": str(bert)}, "maps": maps, "training": {"max_steps": 1}}
+    config = configured("nli", tmp_path / "corpus", settings)
+    module = build_module(config, 80, 3)
+    torch.manual_seed(1)
+    module.network.read_start()
+    plain = transformers.AutoModel.from_pretrained(bert)
+    inputs = transformers.AutoTokenizer.from_pretrained(bert)(PAIRS, padding=True, return_tensors="pt")
+    expected = plain.eval()(**inputs).last_hidden_state
+    torch.testing.assert_close(module.network.eval().model.bert(**inputs).last_hidden_state, expected)
+    run = run_of(run_experiment(configured("nli", tmp_path / "corpus", {**settings, "maps": []}), tmp_path / "runs"))
+    trained = open_run(run)
+    trained.load()
+    layer = layer_of("low-rank", {})
+    plan = make_plan(trained, layer, budget=Fraction(9, 10), batches=1, fixed=False, allocate="error")
+    assert len({str(entry.layer) for entry in plan.maps}) > 1
+    training = further_training(trained.config.training, trained.module.schedule, 1, 0, [])
+    derived = derivation(trained, plan, "best", 1, taught=False)
+    smaller = train(
+        plan.config_of(trained.config, layer, training), origin={}, runs_dir=tmp_path / "runs", derivation=derived
+    )
+    assert open_run(run_of(smaller)).run.about("parameters") == (
+        plan.model_parameters - plan.dense_parameters + plan.parameters
+    )
 
 
 def test_the_classifier_has_a_structure_of_its_own(bert):
