@@ -40,7 +40,7 @@ demo: $(CORE)  ## Train a small PHM Transformer on the built-in corpus, score it
 	$(BIN)/phmrun train nmt --config configs/nmt/demo.yaml --layer phm --n 4 --runs-dir runs/demo
 	@echo
 	@echo "Shown: a Transformer whose blocks' weight matrices have a quarter of the numbers; its embeddings are plain ones."
-	@echo "Compare test/bleu with test/bleu-of-dictionary, which needs no model. Next, with . $(VENV)/bin/activate:"
+	@echo "Compare test/bleu with the column dictionary, which needs no model. Next, with . $(VENV)/bin/activate:"
 	@echo "  phmrun train nmt --config configs/nmt/demo.yaml --layer dense --runs-dir runs/demo   the same with plain matrices"
 	@echo "  phmrun runs list --runs-dir runs/demo                                                both, side by side"
 	@echo "  phmrun train nmt --layer phm --n 4                                                   the full setting, minutes"
