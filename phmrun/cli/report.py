@@ -13,7 +13,7 @@ from phmrun.errors import counted
 from phmrun.progress import note
 
 SECONDS = 10.0
-"""Seconds between two writings of a page with ``--watch``, and between two loadings by a browser."""
+"""Least seconds between two writings of a page with ``--watch``, and between two loadings by a browser."""
 
 
 def report(
@@ -30,7 +30,8 @@ def report(
     Args:
         names: Sweep file, a paper table's file, or runs.
         out: Page to write (default: named after the sweep); other files are written next to it.
-        watch: Write the page again every 10 seconds while runs are left, until Ctrl-C; the browser loads it again.
+        watch: Write the page again every 10 seconds while runs are left, until Ctrl-C; the browser loads it again. A
+            page that takes longer to write is written less often.
 
     Examples:
         phmrun report configs/papers/phm/table5-small.yaml --out table5.html
@@ -38,12 +39,15 @@ def report(
     """
     place = out or Path(f"{Path(names[0]).stem if len(names) == 1 else 'report'}.html")
     with suppress(KeyboardInterrupt):
+        pause = SECONDS
         while watch:
-            written, left = _write(names, place, runs_dir, refresh=SECONDS)
+            began = time.monotonic()
+            written, left = _write(names, place, runs_dir, refresh=pause)
             if not left:
                 break
-            note(f"{written[0]}: {left} runs left; again in {SECONDS:.0f} s (Ctrl-C ends)")
-            time.sleep(SECONDS)
+            pause = max(SECONDS, 4 * (time.monotonic() - began))  # at most a fifth of a core
+            note(f"{written[0]}: {left} runs left; again in {pause:.0f} s (Ctrl-C ends)")
+            time.sleep(pause)
     written, _ = _write(names, place, runs_dir, refresh=0.0 if watch else None)
     if as_json:
         console.print_json({"files": written})

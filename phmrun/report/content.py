@@ -35,7 +35,7 @@ from phmrun.results.render import html_table, markdown_page, markdown_table
 from phmrun.results.table import ResultTable
 from phmrun.sweeps import Plan
 from phmrun.sweeps.cell import Cell
-from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, tally
+from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, look, tally
 from phmrun.sweeps.results import View
 from phmrun.sweeps.selection import SEED
 
@@ -143,7 +143,7 @@ def write_report(
 
     Return the written files: HTML, Markdown, then pictures. Sections: results, pictures (if any), runs with faults of
     cells, settings, environment, and the command to reproduce them. It begins with the :func:`outcome`, counts of cells
-    and of trials by state, time of training of all runs, and date.
+    and of trials by state, time of training of all runs, the time left while some train, and date.
 
     Args:
         subject: The sweep or runs.
@@ -166,6 +166,10 @@ def write_report(
         totals += f"{counted(len(group), unit)}: {counts}. " if group else ""
     seconds = sum(s.run.status.seconds for s in distinct([*trials, *statuses]) if s.run and s.run.status)
     totals += f"{duration(seconds)} of training in all."
+    left = [status for status in distinct([*trials, *statuses]) if status.state in LEFT]
+    slots = sum(status.state is CellState.RUNNING for status in left)
+    if slots and (time_left := Estimate([*trials, *statuses]).total(left, slots)) is not None:
+        totals += f" About {duration(time_left)} left."
     paper = any(heading.printed is not None for heading in table.headings)
     content = {
         "title": subject.title,

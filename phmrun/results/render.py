@@ -4,7 +4,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
@@ -50,16 +50,16 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return a table in HTML, its texts escaped. Cells with numbers have the class ``number``."""
-    kinds = [[' class="number"' if is_number(value) else "" for value in row] for row in rows]
-    cells = [[escaped(cell(value)) for value in row] for row in rows]
-    lines = [
-        "".join(f"<td{kind}>{text}</td>" for kind, text in zip(*pair, strict=True))
-        for pair in zip(kinds, cells, strict=True)
-    ]
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    names = "".join(f"<th>{escaped(name)}</th>" for name in columns)
-    return f"<table>\n<thead><tr>{names}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    """Return a table in HTML, its texts escaped. Columns with a number have the class ``number``."""
+    numeric = [any(map(is_number, values)) for values in zip(*rows, strict=True)] or [False] * len(columns)
+
+    def line(tag: str, texts: Iterable[str]) -> str:
+        """Return a row of cells with a tag."""
+        kinds = (f'{tag} class="number"' if right else tag for right in numeric)
+        return "".join(f"<{kind}>{escaped(text)}</{tag}>" for kind, text in zip(kinds, texts, strict=True))
+
+    body = "\n".join(f"<tr>{line('td', map(cell, row))}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{line('th', columns)}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

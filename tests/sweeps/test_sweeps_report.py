@@ -52,7 +52,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.sources += [value for name, value in attributes if name in ("src", "href")]
-        if tag not in ("meta", "img"):
+        if tag not in ("meta", "img", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -108,6 +108,23 @@ def test_html_is_well_formed_and_needs_no_network(page):
     assert not re.search(r"<(script|link|iframe)|@import|url\(", text)
     assert "Layers & <sizes>" in tags.text
     assert '<td class="number">80.50 ± 0.71</td>' in text
+
+
+def test_many_runs_have_a_filter_and_running_ones_the_time_left(stood, tmp_path):
+    created, statuses = stood
+    run = statuses[3].cell.run_id
+    started = Run.create(tmp_path / "runs", str(run), to_yaml(created.cells[3].config))
+    started.set_state(State.RUNNING, seconds=30.0, step=5)
+    with started.lock():
+        statuses = survey(created, tmp_path / "runs")
+        table = results_of(created, statuses).pivot()
+        path, *_ = write_report(subject_of(created), statuses * 3, table, {}, tmp_path / "page.html", refresh=10.0)
+    tags = Tags()
+    tags.feed(text := path.read_text())
+    assert tags.open == []
+    assert '<input id="filter"' in text
+    assert "<script src" not in text
+    assert re.search(r"of training in all. About [\d.]+ (min|s|h) left\.", tags.text)
 
 
 def test_outcome_is_the_verdict_in_one_sentence(stood, tmp_path):
