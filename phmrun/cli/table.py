@@ -60,7 +60,7 @@ def table(
         every_pair: Compare all rows with one another instead of with dense: intervals are simultaneous over all pairs.
         margin: Equivalence margin δ, in units of the score (default: 0.5 for BLEU, accuracy and attachment; 0: test for
             differences only).
-        costs: Columns of costs besides parameters: multiplications (per token), training-time, clock-step,
+        costs: Columns of costs besides parameters: trained, multiplications (per token), training-time, clock-step,
             clock-sentence, weights-size, step-time (of `bench run`), file-size, serving-memory, latency (of `export
             --compare`).
         only: Sweep: only cells with this value.

@@ -161,7 +161,8 @@ def make_plan(
         candidates[name] = _fitting(old, [*chain(*sizes)])
     _check_candidates(dense, candidates, wanted)
     total = sum(parameter.numel() for parameter in module.network.parameters())
-    most = None if budget is None else _room(dense, candidates, budget, total, tables)
+    idle = any(scope_of(name) == "embedding" and part.name == "dense" for name, part in present.items()) and not tables
+    most = None if budget is None else _room(dense, candidates, budget, total, idle)
     data = calibration(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
     before = mean_loss(module, data) if data else None
@@ -330,7 +331,7 @@ def _room(
     candidates: Mapping[str, Sequence[Mapping[str, Any]]],
     budget: Fraction,
     total: int,
-    tables: Mapping[str, LayerConfig],
+    idle: bool,
 ) -> int:
     """Return the largest number of parameters for the maps under a budget.
 
@@ -339,7 +340,7 @@ def _room(
         candidates: Their candidates; each may also stay dense.
         budget: Share of the parameters to keep.
         total: Parameters of the network.
-        tables: Named parts. If there is none, the error recommends ``--embedding``.
+        idle: True if a table could be replaced, too, and stays: the error recommends ``--embedding``.
 
     Raises:
         PhmrunError: (exit 2) The smallest candidates exceed the budget; the hint names the smallest possible budget.
@@ -353,7 +354,7 @@ def _room(
     if smallest > most:
         what = f"the smallest model with these structures has {(smallest + kept) / total:.1%} of the parameters"
         enough = f"--budget {math.ceil(1000 * (smallest + kept) / total) / 1000}"
-        more = "" if tables else "; --embedding low-rank also replaces the tables, which stay as they are"
+        more = "; --embedding low-rank also replaces the tables, which stay as they are" if idle else ""
         raise PhmrunError(what, where="--budget", hint=f"Use {enough} or more{more}.")
     return most
 

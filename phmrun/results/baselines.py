@@ -60,9 +60,11 @@ def listed_baselines(runs: Sequence[Run], scores: Sequence[str]) -> Iterator[tup
         mark = next((match[1] for text in signatures if (match := re.search(r"\bdata:(\w{6})", text))), "")
         groups.setdefault(f"{run.about('task')} {run.about('data')}", {}).setdefault(mark, []).append(run)
     for label, by_mark in groups.items():
-        for mark, members in by_mark.items():
-            name = f"{label} {mark}" if len(by_mark) > 1 else label
-            yield from ((f"{row.label}, {name}", list(row.values)) for row in _rows([members] * len(scores), scores))
+        listed = {mark: _rows([members] * len(scores), scores) for mark, members in by_mark.items()}
+        several = sum(map(bool, listed.values())) > 1
+        for mark, rows in listed.items():
+            name = f"{label} {mark}" if several else label
+            yield from ((f"{row.label}, {name}", list(row.values)) for row in rows)
 
 
 def _rows(columns: Sequence[Sequence[Run]], scores: Sequence[str]) -> list[BaselineRow]:

@@ -69,6 +69,12 @@ def require_cost(name: str, where: str) -> str:
     return name
 
 
+def has_frozen(entries: Iterable[Entry]) -> bool:
+    """True if a run trains fewer parameters than its network has, as updates of a frozen one do."""
+    counts = ((COSTS["trained"].of(entry.run), entry.run.about("parameters")) for entry in entries if entry.run)
+    return any(trained and total and trained < total for trained, total in counts)
+
+
 def points_of(table: ResultTable, column: int, cost: str = "parameters") -> list[Point]:
     """Return the points of a table's rows that have a cost and a score in a column."""
     points = []
@@ -159,6 +165,9 @@ _COUNT, _MEGABYTES = "{:,.0f}".format, lambda value: f"{value / 1e6:,.2f}"
 
 COSTS: Mapping[str, Cost] = {
     "parameters": Cost("parameters", lambda run: _count(run.about("parameters")), _COUNT),
+    "trained": Cost(
+        "trained", lambda run: _count(run.parameters().get("trained_total")), _COUNT, "parameters that are not frozen"
+    ),
     "multiplications": Cost(
         "multiplications",
         lambda run: _count(run.parameters().get("multiplications")),

@@ -15,7 +15,7 @@ from phmrun.ledger.scores import PREFIX
 from phmrun.metric import metric_of
 from phmrun.results.baselines import baseline_rows, has_diverged
 from phmrun.results.comparison import Comparisons, RowComparison, withheld
-from phmrun.results.costs import COSTS, cost_of, cost_texts, meanings
+from phmrun.results.costs import COSTS, cost_of, cost_texts, has_frozen, meanings
 from phmrun.results.table import MISSING, REDUCED, Figure, ResultTable, rounded
 from phmrun.statistics.verdict import Judgement, Question, Verdict
 from phmrun.statistics.welch import LEVEL, interval_of_mean
@@ -62,10 +62,12 @@ def lay_out(
         table: The results.
         compared: Comparisons with the dense cells, by row and column.
         paper: True to show the published values beside ours.
-        costs: Names of :data:`phmrun.results.costs.COSTS` to show beside the parameters.
+        costs: Names of :data:`phmrun.results.costs.COSTS` to show beside the parameters; first comes ``trained`` if a
+            run has frozen ones.
         pairs: Comparisons of all rows with one another, which take the place of verdicts.
     """
-    shown = [name for name in dict.fromkeys(costs) if name != "parameters"]
+    frozen = has_frozen(next(iter(table.entries(row))) for row in range(len(table.rows)) if table.entries(row))
+    shown = [name for name in dict.fromkeys((*["trained"] * frozen, *costs)) if name != "parameters"]
     columns = [*table.keys, "parameters", *(COSTS[name].heading for name in shown)]
     for heading in table.headings:
         columns += [heading.name, *(("paper", "Δ") if paper else ())]

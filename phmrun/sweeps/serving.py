@@ -124,8 +124,8 @@ def serve_all(
     """
     results: list[Served] = []
     expected: list[str] | None = None
-    for item in formats:
-        with waiting(f"measuring {item.label}"):
+    for place, item in enumerate(formats, start=1):
+        with waiting(f"measuring {item.label}, {place} of {len(formats)}"):
             path, difference = written(run, item)
             size = sum(part.stat().st_size for part in _weights(path))
             served = Served(item, path, int(run.parameters()["total"]), size, difference)

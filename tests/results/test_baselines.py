@@ -39,7 +39,10 @@ def test_floors_of_different_test_items_are_rows_of_their_own(tmp_path):
         run.update_metrics("test/accuracy-of-majority", {"value": floor, "signature": f"always:a|data:{mark}"})
         run.set_state(State.DONE)
         runs.append(recorded_run(run.path))
+    started = Run.create(tmp_path, "nli-x-dense-4-0123456789ab", "task: nli\n")
+    started.set_state(State.RUNNING)
+    runs = [recorded_run(started.path), *runs]
     rows = dict(listed_baselines(runs, ["test/accuracy"]))
     assert [name.split()[-1] for name in rows] == ["aaaaaa", "bbbbbb"]
     assert list(rows.values()) == [[50.0], [70.0]]
-    assert not any(name.endswith("aaaaaa") for name, _ in listed_baselines(runs[:2], ["test/accuracy"]))
+    assert not any(name.endswith("aaaaaa") for name, _ in listed_baselines(runs[:3], ["test/accuracy"]))

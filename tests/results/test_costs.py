@@ -37,3 +37,4 @@ def test_a_guide_is_no_part_of_the_weights_that_are_kept(tmp_path, counts, size)
     run = Run.create(tmp_path, "sva-x-1-0123456789ab", "task: sva\n")
     run.write_parameters(counts)
     assert COSTS["weights-size"].of(Run(run.path, lenient=True)) == size
+    assert COSTS["trained"].of(Run(run.path, lenient=True)) == counts.get("trained_total")

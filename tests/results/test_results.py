@@ -175,3 +175,12 @@ def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, c
     assert [heading.score for heading in first] == ["test/loss", "test/bleu"]
     older = entry({"layer": "dense", "seed": "9"}, {**DENSE, "seed": 9}, {"test/bleu": 30.0})
     assert [heading.score for heading in score_headings([*entries, older], [], [])] == ["test/bleu"]
+
+
+def test_trained_parameters_stand_beside_the_others_if_a_run_has_frozen_ones(entry):
+    dense, adapted = (entry({"layer": name}, at, {"test/bleu": 30.0}) for name, at in (("dense", DENSE), ("phm", PHM)))
+    for its, trained in ((dense, 100), (adapted, 7)):
+        its.run.write_parameters({"total": 100, "trained_total": trained})
+    laid = [lay_out(tabulate(its, ["layer"], score_headings(its, [], [])), {}) for its in ([dense], [dense, adapted])]
+    assert [one.columns[2] for one in laid] == ["test/bleu", "trained"]
+    assert [row[2] for row in laid[1].rows] == ["100", "7"]
