@@ -182,5 +182,5 @@ def test_trained_parameters_stand_beside_the_others_if_a_run_has_frozen_ones(ent
     for its, trained in ((dense, 100), (adapted, 7)):
         its.run.write_parameters({"total": 100, "trained_total": trained})
     laid = [lay_out(tabulate(its, ["layer"], score_headings(its, [], [])), {}) for its in ([dense], [dense, adapted])]
-    assert [one.columns[2] for one in laid] == ["test/bleu", "trained"]
+    assert [table.columns[2] for table in laid] == ["test/bleu", "trained"]
     assert [row[2] for row in laid[1].rows] == ["100", "7"]
