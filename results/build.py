@@ -94,7 +94,7 @@ class Sweep:
         return next((row for row, form in forms if form.startswith(begin)), None)
 
     def cell(self, row: int) -> str:
-        """Return a row's difference from dense: "-0.42 [-0.61, -0.23] different, worse"; a dash without one."""
+        """Return a row's difference from dense: "-0.42 [-0.61, -0.23] worse"; a dash without one."""
         if row in self.withdrawn:
             return "withdrawn"
         if (comparison := self.compared.get((row, 0))) is None:
@@ -102,8 +102,7 @@ class Sweep:
         words, shown = comparison.words, comparison.judgement.difference
         if shown is None:
             return words
-        numbers = f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}]"
-        return numbers if words == "undecided" else f"{numbers} {words}"
+        return f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}] {words.removeprefix('different, ')}"
 
     def floor(self) -> str:
         """Return name and score of the best trivial system, or a dash."""
@@ -220,8 +219,9 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
     ranked = sorted(known.keys() - {""}, key=lambda name: known[name].value)
     direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
     told = [(p.place[0] == narrow) == p.judgement.better for p in direct if p.verdict is Verdict.DIFFERENT]
-    rows = {"dense": [sweep.amount(sweep.dense, c) for c in COSTS], "narrow": [sweep.amount(narrow, c) for c in COSTS]}
-    ranges = [sorted(place[0].amount(place[1], cost) for place in placed.values()) for cost in COSTS]
+    names = dict(enumerate(map(sweep.plain_name, range(len(sweep.table.rows)))))
+    names |= {place[1]: name for name, place in placed.items() if place[0] is sweep} | {narrow: "the narrower network"}
+    pairs = [f"{names[p.place[0]]} beside {names[p.beside]}: {p.words.removeprefix('different, ')}" for p in direct]
     cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
     decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
     reach = [difference.detectable for difference in known.values()]
@@ -234,32 +234,33 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
         "worst": f"{known[ranked[0]].value:+.2f}, {ranked[0]}",
         "direct": len(direct),
-        "direct_worse": sum(told),
         "direct_better": len(told) - sum(told),
-        **{
-            f"{name}_{cost}": f"{amount:,.0f}"
-            for name, its in rows.items()
-            for cost, amount in zip(COSTS, its, strict=True)
-        },
-        **{cost: f"{amounts[0]:,.0f} to {amounts[-1]:,.0f}" for cost, amounts in zip(COSTS, ranges, strict=True)},
+        "pairs": "; ".join(pairs),
         "decided": " and ".join(decided),
         "seeds": f"{min(counts)} to {max(counts)}",
         "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
     }
 
 
+def costs_of(place: tuple[Sweep, int | None] | None) -> list[str]:
+    """Return the costs of a structure's row; dashes without one."""
+    return [f"{place[0].amount(place[1], cost):,.0f}" for cost in COSTS] if place else [MISSING] * len(COSTS)
+
+
 def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> list[str]:
-    """Return the answer and the table of structures by tasks; decided differences have a star."""
+    """Return the answer and the table of structures by costs and tasks; decided differences have a star."""
     columns = matrix["columns"]
-    rows = [["dense", *(sweeps[column["sweep"]].reference() for column in columns)]]
+    first = sweeps[columns[0]["sweep"]]
+    rows = [["dense", *costs_of((first, first.dense)), *(sweeps[column["sweep"]].reference() for column in columns)]]
     for name, begin in matrix["rows"].items():
         places = [found(column, begin, sweeps) for column in columns]
-        rows.append([name, *(f"{at[0].cell(at[1])}{' *' * is_decided(at)}" if at else MISSING for at in places)])
-    rows.append(["best trivial system", *(sweeps[column["sweep"]].floor() for column in columns)])
+        shown = (f"{at[0].cell(at[1])}{' *' * is_decided(at)}" if at else MISSING for at in places)
+        rows.append([name, *costs_of(places[0]), *shown])
+    rows.append(["best trivial system", "", "", *(sweeps[column["sweep"]].floor() for column in columns)])
     told = facts(matrix, sweeps) if "answer" in matrix else {}
     return [
         *(markdown(sentence.format(**told)) for sentence in matrix.get("answer", ())),
-        markdown_table(("", *(column["name"] for column in columns)), rows),
+        markdown_table(("", "parameters", "multiplications", *(column["name"] for column in columns)), rows),
         markdown(matrix.get("about", "")),
     ]
 
