@@ -44,12 +44,10 @@ def measured(run: Run, split: str, *, only: Collection[str] = (), decode: bool =
     """
     formats = [item for item in formats_of(open_run(run)) if not only or item.label in (*only, "checkpoint")]
     if not decode:
-        return [item.to_json() for item in serve_all(run, formats, decode=False)]
+        return serve_all(run, formats, decode=False)
     record = run.bench()
     if any("difference" not in record.get(f"{SERVING}{item.label}", {}) for item in formats):
-        run.add_bench(
-            {f"{SERVING}{item.format.label}": item.to_json() for item in serve_all(run, formats, split=split)}
-        )
+        run.add_bench({f"{SERVING}{item['label']}": item for item in serve_all(run, formats, split=split)})
         record = run.bench()
     return [record[f"{SERVING}{item.label}"] for item in formats]
 

@@ -15,6 +15,7 @@ import torch
 from phmrun.bench.timing import counts_cpu_time
 from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.ledger.environment import processor
+from phmrun.ledger.segment import peak_resident
 
 LOG = logging.getLogger("phmrun.bench")
 
@@ -23,7 +24,6 @@ USUAL_CACHE = 32 * 2**20  # bytes of the last-level cache if the system does not
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-_UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
 def facts(device: str = "cpu") -> dict[str, Any]:
@@ -63,17 +63,13 @@ def warn_if_busy() -> None:
         LOG.warning("the load average is %.1f: other work on this machine disturbs the figures", load)
 
 
-def last_level_cache(caches: Path = _CACHES) -> int:
+def last_level_cache() -> int:
     """Return the bytes of the largest cache of a processor core.
 
     At least ``USUAL_CACHE``, also if the system reports no cache.
     """
-    sizes = [USUAL_CACHE]
-    for path in sorted(caches.glob("index*/size")):
-        text = path.read_text(encoding="ascii").strip()
-        if match := re.fullmatch(r"(\d+)([KMG]?)", text):
-            sizes.append(int(match.group(1)) * _UNITS.get(match.group(2), 1))
-    return max(sizes)
+    sizes = (path.read_text(encoding="ascii").strip() for path in _CACHES.glob("index*/size"))
+    return max(USUAL_CACHE, *(int(size.removesuffix("K")) * 2**10 for size in sizes))
 
 
 @contextmanager
@@ -116,10 +112,7 @@ def _most_resident() -> int:
     """
     if (peak := _of_status("VmHWM")) is not None:
         return peak
-    import resource  # not available on every system
-
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if platform.system() == "Darwin" else most * 2**10
+    return peak_resident()
 
 
 def _of_status(field: str) -> int | None:

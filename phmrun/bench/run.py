@@ -11,7 +11,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from phmrun.bench.timing import Timing, counts_cpu_time, interleave
 from phmrun.engine.checkpoints import LAST
 from phmrun.engine.data import DataModule
 from phmrun.engine.lightning import move_data_to_device
-from phmrun.engine.trained_model import TrainedModel, choose_device, open_run
+from phmrun.engine.trained_model import Predictor, TrainedModel, choose_device, open_run
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.directory import network_label
@@ -35,7 +35,6 @@ LOG = logging.getLogger("phmrun.bench")
 
 BATCH_SIZE = 64  # items predicted at a time if a task's configuration has no batch size
 SINGLE = 10  # a measurement with batches of one item has this part of the items
-PARTS = ("prediction", "validation", "training")  # training is last: it changes the weights
 Call = Callable[[], object]
 
 
@@ -48,9 +47,9 @@ class Amount:
     items: int = 256  # test items in a measurement of prediction
 
 
-@dataclass
+@dataclass(frozen=True)
 class Phase:
-    """Phase of a benchmark, with its measurements."""
+    """Phase of a benchmark."""
 
     name: str  # "training", "prediction, batch 64" …
     unit: str  # unit of a rate, per second
@@ -59,12 +58,9 @@ class Phase:
     content: str  # amount, for the signature of times: "steps:4"
     times: Mapping[str, float] = field(default_factory=dict)  # times by name, in parts of one measurement
     steps: int = 0  # optimizer steps in one measurement of training
-    timing: Timing | None = None
-    peak_memory: int = 0  # peak bytes in this phase
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the measurements for JSON; "rate" is in units per second."""
-        timing = cast(Timing, self.timing)
+    def to_json(self, timing: Timing, peak_memory: int) -> dict[str, Any]:
+        """Return measurements of it for JSON; "rate" is in units per second, ``peak_memory`` in bytes."""
         return {
             "phase": self.name,
             "unit": f"{self.unit}/s",
@@ -73,12 +69,12 @@ class Phase:
             "rate": self.amount / timing.median,
             "seconds": list(timing.seconds),
             "median_seconds": timing.median,
-            "peak_memory_bytes": self.peak_memory,
+            "peak_memory_bytes": peak_memory,
         }
 
 
 def bench_run(
-    run: Run, *, amount: Amount | None = None, parts: Sequence[str] = PARTS, device: str = "auto"
+    run: Run, *, amount: Amount | None = None, only: str | None = None, device: str = "auto"
 ) -> dict[str, Any]:
     """Measure a run's model, and record the measurements in its ``bench.json``.
 
@@ -89,7 +85,7 @@ def bench_run(
     Args:
         run: The run.
         amount: Amount of measurements.
-        parts: Some of :data:`PARTS`.
+        only: Part to measure: "prediction", "validation" or "training"; None for all.
         device: Device, or "auto".
 
     Raises:
@@ -99,25 +95,28 @@ def bench_run(
     warn_if_busy()
     trained, data = opened(run)
     trained.module.to(place)
-    phases = [phase for phase in _phases(trained, data, amount, place) if phase.name.split(",")[0] in parts]
+    phases = [phase for phase in _phases(trained, data, amount, place) if only in (None, phase.name.split(",")[0])]
+    measured: list[dict[str, Any]] = []
     kernels = trained.kernels(run.environment())
     with kernels.applied(), progress("measuring", len(phases), "phases") as advance:
         machine = facts(place)
         for phase in phases:
             with peak_memory(place) as peak:
                 phase.prepare(trained)()
-                phase.peak_memory = peak()
+                most = peak()
             timings = interleave({phase.name: phase.prepare(trained)}, rounds=amount.rounds, device=place)
-            phase.timing = timings[phase.name]
-            run.add_bench(_records(phase, machine, f"rounds:{amount.rounds}", kernels.library))
+            measured.append(phase.to_json(timings[phase.name], most))
+            run.add_bench(_records(phase, measured[-1], machine, f"rounds:{amount.rounds}", kernels.library))
             advance(1)
     about = {"run_id": run.id, "run_dir": str(run.path), "layer": network_label(trained.config.model_dump(mode="json"))}
-    return {**about, "machine": machine, "phases": [phase.to_json() for phase in phases]}
+    return {**about, "machine": machine, "phases": measured}
 
 
-def _records(phase: Phase, machine: Mapping[str, Any], rounds: str, library: str) -> dict[str, dict[str, Any]]:
+def _records(
+    phase: Phase, measured: Mapping[str, Any], machine: Mapping[str, Any], rounds: str, library: str
+) -> dict[str, dict[str, Any]]:
     """Return the entries of ``bench.json`` of a measured phase, by name: the phase, and its times."""
-    timing, device = cast(Timing, phase.timing), machine["device"]
+    device = machine["device"]
     shared = {"machine": dict(machine), "measured": now()}
     signature = [
         phase.content,
@@ -128,9 +127,9 @@ def _records(phase: Phase, machine: Mapping[str, Any], rounds: str, library: str
         *([] if library == "torch" else [f"kernels:{library}"]),
         f"torch:{machine['torch']}",
     ]
-    entry = {"signature": "|".join(signature), "seconds": list(timing.seconds), **shared}
-    times = {name: {"value": timing.median * part, **entry} for name, part in phase.times.items()}
-    return {phase.name: {**phase.to_json(), **shared}, **times}
+    entry = {"signature": "|".join(signature), "seconds": measured["seconds"], **shared}
+    times = {name: {"value": measured["median_seconds"] * part, **entry} for name, part in phase.times.items()}
+    return {phase.name: {**measured, **shared}, **times}
 
 
 def opened(run: Run) -> tuple[TrainedModel, Any]:
@@ -154,7 +153,7 @@ def opened(run: Run) -> tuple[TrainedModel, Any]:
 
 
 def _phases(trained: TrainedModel, data: DataModule, amount: Amount, device: str) -> Iterator[Phase]:
-    """Yield all phases: prediction by one item and in the run's batches, validation, training.
+    """Yield all phases: prediction by one item and in the run's batches, validation, training, which changes weights.
 
     Micro-batches of training are rounded down to whole accumulations, at least one.
     """
@@ -201,6 +200,11 @@ def evenly(total: int, count: int) -> list[int]:
 def prediction(model: TrainedModel, *, lines: Sequence[str], batch: int, device: str) -> Call:
     """Return a function that predicts all lines as ``phmrun predict``, with a copy of the present weights."""
     predictor = replace(model, module=deepcopy(model.module)).loaded("bench", batch_size=batch, device=device)
+    return answering(predictor, lines)
+
+
+def answering(predictor: Predictor, lines: Sequence[str]) -> Call:
+    """Return a function that predicts all lines and drops the answers."""
     return lambda: deque(predictor.predict(lines), maxlen=0)
 
 

@@ -3,6 +3,7 @@
 import errno
 import importlib
 import io
+import logging
 import os
 import shlex
 import signal
@@ -18,7 +19,6 @@ from typer.core import TyperGroup
 
 from phmrun import __version__
 from phmrun.cli import console
-from phmrun.cli.console import Verbosity
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.errors import ExitCode, Interrupted, PhmrunError, unknown
 from phmrun.escaping import printable
@@ -181,7 +181,7 @@ def everywhere(
     debug: Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")] = False,
 ) -> None:
     """Train networks with structured weight matrices of 1/n of the parameters, and compare them with dense ones."""
-    console.set_verbosity(Verbosity.QUIET if quiet else Verbosity.VERBOSE if verbose else Verbosity.NORMAL)
+    console.set_verbosity(logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO)
 
 
 for _verb in VERBS:
@@ -343,9 +343,6 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
     continues if there is progress. A closed pipe prints nothing and gives 0. Too long names give 2, disk errors 3, lack
     of memory and errors of plug-ins 4. Any other error is printed as a bug, code 1.
     """
-    if isinstance(error, PhmrunError):
-        console.print_error(error)
-        return error.code
     if isinstance(error, KeyboardInterrupt):
         outcome = error.outcome if isinstance(error, Interrupted) else ""
         command = shlex.join(["phmrun", *arguments])
@@ -355,20 +352,7 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _discard_output()
         return ExitCode.OK
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        console.print_error(PhmrunError("the file name is too long", where=f"{str(error.filename)[:100]} …"))
-        return ExitCode.USAGE
-    if isinstance(error, OSError) and (fault := disk_error(error)):
-        console.print_error(fault)
-        return fault.code
-    # torch's out-of-memory error is recognized by name, since torch may not be imported.
-    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    if out_of_memory or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
-        hint = "Use a smaller --batch-size, with --set training.accumulate=2, or a smaller --preset. "
-        hint += "A batch holds at least one sentence: if one is very long, split it or leave it out."
-        console.print_error(PhmrunError("out of memory", hint=hint, code=ExitCode.TRAINING))
-        return ExitCode.TRAINING
-    if fault := plugin_error(error):
+    if fault := _fault(error):
         console.print_error(fault)
         return fault.code
     summary = " ".join(str(error).split())[:300]
@@ -377,6 +361,23 @@ def _report(error: BaseException, arguments: Sequence[str]) -> int:
         file=sys.stderr,
     )
     return ExitCode.BUG
+
+
+def _fault(error: BaseException) -> PhmrunError | None:
+    """Return the user's error that is behind an exception; None for a bug."""
+    if isinstance(error, PhmrunError):
+        return error
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        return PhmrunError("the file name is too long", where=f"{str(error.filename)[:100]} …")
+    if isinstance(error, OSError) and (fault := disk_error(error)):
+        return fault
+    # torch's out-of-memory error is recognized by name, since torch may not be imported.
+    out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if out_of_memory or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error)):
+        hint = "Use a smaller --batch-size, with --set training.accumulate=2, or a smaller --preset. "
+        hint += "A batch holds at least one sentence: if one is very long, split it or leave it out."
+        return PhmrunError("out of memory", hint=hint, code=ExitCode.TRAINING)
+    return plugin_error(error)
 
 
 def _flushed(code: str | int | None) -> str | int | None:

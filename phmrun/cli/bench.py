@@ -119,8 +119,6 @@ app = VerbGroup(
     help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
 )
 
-PARTS = ("prediction", "validation", "training")
-
 
 @app.command("run")
 def bench_run(
@@ -161,10 +159,10 @@ def bench_run(
         from phmrun.bench.run import bench_run as measure
 
     prepare_process(threads)
-    amount, parts = Amount(repeats, batches, items), (only,) if only else PARTS
+    amount = Amount(repeats, batches, items)
     reports = []
     for run in chosen:
-        reports.append(measure(run, amount=amount, parts=parts, device=device))
+        reports.append(measure(run, amount=amount, only=only, device=device))
         if not as_json:
             _print_run(reports[-1])
     if as_json:

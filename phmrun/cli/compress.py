@@ -122,7 +122,6 @@ def compress(
             runs_dir=trained.run.path.parent,
             plugins=plugins,
             derivation=derivation(trained, plan, weights, calibrate, taught=teacher and steps > 0),
-            verbosity=int(console.verbosity()),
         )
     if as_json:
         _print_json(trained, plan, result)

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -25,14 +25,6 @@ _FOLDED, _NAME, _LABEL = 24, 60, 16
 """Characters below which columns, names in the first column, and labels are not folded on a terminal."""
 
 
-class Verbosity(IntEnum):
-    """Amount of messages besides results: ``-q``, default, ``-v``."""
-
-    QUIET = -1
-    NORMAL = 0
-    VERBOSE = 1
-
-
 class _StandardError(logging.Handler):
     """Handler that writes messages to the current standard error, each but once in succession."""
 
@@ -46,26 +38,16 @@ class _StandardError(logging.Handler):
         self.last = text
 
 
-def set_verbosity(verbosity: Verbosity) -> None:
-    """Set the level of phmrun's loggers.
+def set_verbosity(level: int) -> None:
+    """Set the level of phmrun's loggers: WARNING, INFO or DEBUG of :mod:`logging`.
 
     Their messages are printed on standard error. A message that equals the one before is left out.
     """
-    levels = {Verbosity.QUIET: logging.WARNING, Verbosity.NORMAL: logging.INFO, Verbosity.VERBOSE: logging.DEBUG}
     logger = logging.getLogger("phmrun")
-    logger.setLevel(levels[verbosity])
+    logger.setLevel(level)
     for handler in [handler for handler in logger.handlers if isinstance(handler, _StandardError)]:
         logger.removeHandler(handler)
     logger.addHandler(_StandardError())
-
-
-def verbosity() -> Verbosity:
-    """Return the verbosity by the level of phmrun's logger.
-
-    WARNING is quiet, DEBUG verbose, and any other level normal.
-    """
-    level = logging.getLogger("phmrun").level
-    return {logging.WARNING: Verbosity.QUIET, logging.DEBUG: Verbosity.VERBOSE}.get(level, Verbosity.NORMAL)
 
 
 class _HarmlessConsole(Console):
@@ -234,6 +216,16 @@ def print_outcome(run_id: str, state: str) -> None:
     stdout().print(f"run {run_id} is {state}{further}", markup=False, soft_wrap=True)
 
 
+def print_result(run_id: str, run_dir: Path, metrics: Mapping[str, Any], as_json: bool, state: str = "") -> None:
+    """Print scores and, if it is named, the state of a run; or its id, directory and scores as JSON."""
+    if as_json:
+        print_json({"run_id": run_id, "run_dir": run_dir, "metrics": metrics})
+        return
+    print_scores(metrics)
+    if state:
+        print_outcome(run_id, state)
+
+
 def print_error(error: PhmrunError) -> None:
     """Print an error on standard error: place, problem, valid values, hint.
 
@@ -261,12 +253,8 @@ def _cell(value: Any) -> tuple[str, bool]:
     None is –, True yes, False no; numbers have separators of thousands. Floats have two decimals, or four significant
     digits if their magnitude is below 1. Control characters in other texts are escaped.
     """
-    if value is None:
-        return "–", False
+    from phmrun.ledger.wording import number
+
     if isinstance(value, bool):
         return ("yes" if value else "no"), False
-    if isinstance(value, int):
-        return f"{value:,}", True
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1 else f"{value:,.2f}", True
-    return printable(str(value)), False
+    return "–" if value is None else printable(number(value)), isinstance(value, int | float)

@@ -74,7 +74,4 @@ def evaluate(
         files=files,
         pairs=pairs,
     )
-    if as_json:
-        console.print_json({"run_id": scored.id, "run_dir": str(scored.path), "metrics": metrics})
-    else:
-        console.print_scores(metrics)
+    console.print_result(scored.id, scored.path, metrics, as_json)

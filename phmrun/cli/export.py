@@ -105,11 +105,11 @@ def _compare(run: "Run", split: str, plugins: Mapping[Path, str], as_json: bool)
     served = serve_all(run, formats, split=split, plugins=plugins)
     machine = facts()
     context = {"machine": machine, "measured": now(), "split": split}
-    run.add_bench({f"{SERVING}{item.format.label}": {**item.to_json(), **context} for item in served})
+    run.add_bench({f"{SERVING}{item['label']}": item | context for item in served})
     if as_json:
-        console.print_json({"run_id": run.id, "formats": [item.to_json() for item in served], **context})
+        console.print_json({"run_id": run.id, "formats": served, **context})
         return
-    console.print_table(SERVING_COLUMNS, [serving_row(item.to_json()) for item in served])
+    console.print_table(SERVING_COLUMNS, [serving_row(item) for item in served])
     busy = f"load average {machine['load_average']}"
     line = f"{machine['processor']}, one thread, CPU time, {busy}."
     if any(item.name == "ctranslate2" for item in formats):

@@ -172,21 +172,21 @@ def compare(
     if as_json:
         facts = {
             "runs": [run.id for run in chosen],
-            "config": {row.key: row.values for row in settings},
+            "config": settings,
             "parameters": sizes,
-            "metrics": {row.name: {"values": row.values, "alike": row.alike} for row in scores},
+            "metrics": scores,
             "curves": curves,
         }
         console.print_json(facts)
         return
     names = [run.id for run in chosen]
-    rows = [(row.key, *(None if value is None else str(value) for value in row.values)) for row in settings]
+    rows = [(key, *(None if value is None else str(value) for value in values)) for key, values in settings.items()]
     console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
     lines = []
-    for row in scores:
-        numbers = [value for value in row.values if value is not None]
+    for name, row in scores.items():
+        numbers = [value for value in row["values"] if value is not None]
         difference = [numbers[1] - numbers[0] if len(numbers) == 2 else None] if len(chosen) == 2 else []
-        lines.append((row.name, *row.values, *difference, "" if row.alike else "different evaluation settings"))
+        lines.append((name, *row["values"], *difference, "" if row["alike"] else "different evaluation settings"))
     print()
     console.print_table(("score", *names, *(["difference"] if len(chosen) == 2 else []), ""), lines)
     for name, points in curves.items():

@@ -35,22 +35,22 @@ def sync(
     if to not in ("wandb", "tensorboard"):
         raise unknown("program", to, ["wandb", "tensorboard"], where="--to")
     chosen = [Run.find(runs_dir, reference) for reference in runs]  # all, so that a typo in the last uploads nothing
-    for run in chosen if to == "tensorboard" else ():
-        folder = write_tensorboard(run)
-        if as_json:
-            console.print_json({"run_id": run.id, "dir": folder})
-        else:
-            console.print_line(f"{run.id}: {folder}")
     if to == "tensorboard":
+        for run in chosen:
+            folder = write_tensorboard(run)
+            if as_json:
+                console.print_json({"run_id": run.id, "dir": folder})
+            else:
+                console.print_line(f"{run.id}: {folder}")
         return
     mode = wandb_mode(os.environ.get("WANDB_MODE") or "online")
     for run in chosen:
         synced = replay(run, mode)
         if as_json:
-            facts = {"run_id": synced.run_id, "mode": synced.mode, "rows": synced.rows}
+            facts = {"run_id": run.id, "mode": mode, "rows": synced.rows}
             console.print_json({**facts, "wandb_dir": synced.directory, "url": synced.url})
             continue
         where = synced.url or synced.directory
-        console.print_line(f"{synced.run_id}: {synced.rows:,} rows in {where}")
-        if synced.mode == "offline":
+        console.print_line(f"{run.id}: {synced.rows:,} rows in {where}")
+        if mode == "offline":
             console.print_aside(f"upload it with: wandb sync {synced.directory}")

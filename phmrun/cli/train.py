@@ -105,13 +105,8 @@ def train(
         extend=extend,
         derivation=trained_model.taught_by(Run.find(runs_dir, teacher)) if teacher else None,
         continued=continued,
-        verbosity=int(console.verbosity()),
     )
-    if as_json:
-        console.print_json({"run_id": result.run_id, "run_dir": str(result.run_dir), "metrics": result.metrics})
-    else:
-        console.print_scores(result.metrics)
-        console.print_outcome(result.run_id, result.state)
+    console.print_result(result.run_id, result.run_dir, result.metrics, as_json, result.state)
 
 
 def _as_it_began(run: "Run", options: ExperimentOptions) -> tuple[ExperimentOptions, str | None, str | None]:
@@ -152,13 +147,8 @@ def by_runner(
         else:
             console.print_line(to_yaml(config, origin))
         return
-    path = runner.run(config, origin=origin, runs_dir=runs_dir, plugins=request.plugins, restart=restart)
-    run = Run(path)
-    if as_json:
-        console.print_json({"run_id": run.id, "run_dir": str(path), "metrics": run.metrics()})
-    else:
-        console.print_scores(run.metrics())
-        console.print_outcome(run.id, run.status.state)
+    run = Run(runner.run(config, origin=origin, runs_dir=runs_dir, plugins=request.plugins, restart=restart))
+    console.print_result(run.id, run.path, run.metrics(), as_json, run.status.state)
 
 
 def _ask(run: "Run") -> None:

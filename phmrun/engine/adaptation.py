@@ -86,11 +86,16 @@ def with_base_vocabulary(config: Experiment) -> Experiment:
     The folder is ``vocabulary`` of the base run. The config is returned unchanged if it names no base run or has a
     folder already. So is one whose task reads no vocabulary from a folder.
     """
-    data: Any = config.data
-    words: Any = getattr(data, "vocabulary", None)
+    words = getattr(config.data, "vocabulary", None)
     if config.adapts is None or getattr(words, "path", config) is not None:
         return config
-    words = words.model_copy(update={"path": config.adapts / "vocabulary"})
+    return with_vocabulary(config, config.adapts / "vocabulary")
+
+
+def with_vocabulary(config: Experiment, folder: Path) -> Experiment:
+    """Return a config whose data use the vocabulary in a folder."""
+    data: Any = config.data
+    words = data.vocabulary.model_copy(update={"path": folder})
     return config.model_copy(update={"data": data.model_copy(update={"vocabulary": words})})
 
 

@@ -1,6 +1,7 @@
 """Calibration on data: second moments of map inputs, and mean loss."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -51,22 +52,16 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
             maps = lstm.cells[number].get_submodule(kind)
             add(vectors, *(f"{name}.cells.{number}.{kind}.{gate}" for gate, _ in maps.named_children()))
 
-    hooks, lstms = [], []
-    for name, child in module.network.named_modules():
-        if isinstance(child, Linear):
-            hooks.append(child.register_forward_pre_hook(partial(of_linear, name)))
-        elif isinstance(child, MultiheadAttention) and len(child.project) == 1:
-            hooks.append(child.register_forward_pre_hook(partial(of_attention, f"{name}.project.0")))
-        elif isinstance(child, LSTM):
-            child.observer = partial(of_lstm, name, child)
-            lstms.append(child)
-    try:
+    with ExitStack() as hooks:
+        for name, child in module.network.named_modules():
+            if isinstance(child, Linear):
+                hooks.enter_context(child.register_forward_pre_hook(partial(of_linear, name)))
+            elif isinstance(child, MultiheadAttention) and len(child.project) == 1:
+                hooks.enter_context(child.register_forward_pre_hook(partial(of_attention, f"{name}.project.0")))
+            elif isinstance(child, LSTM):
+                child.observer = partial(of_lstm, name, child)
+                hooks.callback(setattr, child, "observer", None)
         mean_loss(module, batches)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for lstm in lstms:
-            lstm.observer = None
     return {name: (total / counts[name]).float() for name, total in sums.items()}
 
 
@@ -82,12 +77,12 @@ def output_gradients(module: TrainingModule, batches: Sequence[Any]) -> dict[str
     module.train()  # in eval mode some losses have no gradient
     module.network.eval()
     outputs: list[tuple[str, Tensor]] = []
-    hooks = [
-        child.register_forward_hook(lambda _, __, output, name=name: outputs.append((name, output)))
-        for name, child in module.network.named_modules()
-        if isinstance(child, Linear)
-    ]
-    try:
+    with ExitStack() as hooks:
+        hooks.callback(module.eval)
+        for name, child in module.network.named_modules():
+            if isinstance(child, Linear):
+                note = partial(lambda name, _, __, output: outputs.append((name, output)), name)
+                hooks.enter_context(child.register_forward_hook(note))
         for batch in batches:
             outputs.clear()
             loss = module.loss(batch)
@@ -97,10 +92,6 @@ def output_gradients(module: TrainingModule, batches: Sequence[Any]) -> dict[str
             for (name, _), gradient in zip(outputs, gradients, strict=True):
                 if gradient is not None:
                     sums[name] = sums.get(name, 0.0) + float(gradient.square().sum()) / (2 * gradient.shape[-1])
-    finally:
-        module.eval()
-        for hook in hooks:
-            hook.remove()
     return {name: total / units for name, total in sums.items()}
 
 

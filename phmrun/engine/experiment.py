@@ -124,7 +124,6 @@ def train(
     extend: str | None = None,
     derivation: Derivation | None = None,
     continued: Run | None = None,
-    verbosity: int = 0,
 ) -> TrainResult:
     """Train a model and score it; return the scores.
 
@@ -142,7 +141,6 @@ def train(
             weights are frozen instead, and steps are counted from 0; unless that run has frozen weights itself.
         derivation: Another run to start or learn from.
         continued: Run that this must be; its config stays as it is.
-        verbosity: 1 or more shows Lightning's messages.
 
     Returns:
         Scores and state. A run that is done is not trained again.
@@ -155,7 +153,7 @@ def train(
     """
     from phmrun.engine.fit import check_hardware, quiet_lightning
 
-    quiet_lightning(verbosity > 0)
+    quiet_lightning()
     check_hardware(config.training, config.hardware)
     if config.training.max_steps == 0 and not (derivation and derivation.start):
         hint = f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing."
@@ -197,187 +195,183 @@ def train(
             network = partial(network_without_weights, config, data.vocabulary.sizes)
             kernels = kernels_of(config, network, segments)
             with kernels.applied(), recording(run, config, kernels, is_leader()) as segment:
-                return _train(config, data, run, parent, plugins or {}, derivation, segment)
+                return _Training(config, data, run, parent, plugins or {}, derivation, segment).whole()
 
 
-def _train(
-    config: Experiment,
-    data: DataModule,
-    run: Run,
-    parent: Run | None,
-    plugins: Mapping[Path, str],
-    derivation: Derivation | None,
-    segment: Segment | None,
-) -> TrainResult:
-    """Train and score a run whose lock this process holds.
+@dataclass(frozen=True)
+class _Training:
+    """Training of a run whose lock this process holds.
 
-    The weights come from the run's last checkpoint, else from ``parent``'s, else from ``derivation``, else from the
-    seed. Base weights of an adaptation are loaded besides. ``segment`` is the entry of this process, None in all
-    processes but the first.
-
-    Raises:
-        SystemExit: This is not the first process; only that one scores.
+    Attributes:
+        parent: Run to extend; None if there is none.
+        segment: Entry of this process in the run's environment; None in all processes but the first.
     """
-    leader = is_leader()
-    seed_everything(config.seed)
-    module = build_module(config, *data.vocabulary.sizes)
-    if config.hardware.compile:
-        # On a GPU its advice names another way to what hardware.tf32 sets.
-        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
-        module.network.compile()
-    if not run.checkpoints.joinpath(LAST).is_file():
-        if not derivation or not derivation.start:
-            module.begin(data)
-        else:
-            derivation.start(module)
-            if not config.training.max_steps:
-                save_start(run.checkpoints, module)
-    if config.adapts:
-        take_over_base(module, run, config)
-    if derivation and derivation.teacher:
-        module.teacher = Teacher(derivation.teacher.module, config.distillation.weight, config.distillation.temperature)
-    with _begin(config, data, module, run, plugins) if leader else nullcontext() as mirror:
-        fitted = _fit(config, data, module, run, parent, segment, mirror)
-        if mirror is None:
-            raise SystemExit(0)  # the first process of the run scores it
-        return _finish(config, data, run, fitted, mirror)
 
+    config: Experiment
+    data: DataModule
+    run: Run
+    parent: Run | None
+    plugins: Mapping[Path, str]
+    derivation: Derivation | None
+    segment: Segment | None
 
-def _fit(
-    config: Experiment,
-    data: DataModule,
-    module: TrainingModule,
-    run: Run,
-    parent: Run | None,
-    segment: Segment | None,
-    mirror: Mirror | None,
-) -> "Fitted":
-    """Train a module from its run's last checkpoint, else from ``parent``'s, and record its progress.
+    def whole(self) -> TrainResult:
+        """Train and score the run.
 
-    ``segment`` and ``mirror`` are those of the first process, None in others.
-    """
-    from phmrun.engine.fit import fit
+        The weights come from the run's last checkpoint, else from ``parent``'s, else from ``derivation``, else from the
+        seed. Base weights of an adaptation are loaded besides.
 
-    def record(row: dict[str, Any]) -> None:
-        """Write a row into history, mirror and status, and log validations.
-
-        Only the first process does.
+        Raises:
+            SystemExit: This is not the first process; only that one scores.
         """
-        if mirror is None:
-            return
-        run.history.append(row)
-        mirror.log(row)
-        run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
-        if segment is not None:
-            segment.progress(row["step"])
-        tell_validation(row)
+        leader = is_leader()
+        seed_everything(self.config.seed)
+        module = build_module(self.config, *self.data.vocabulary.sizes)
+        if self.config.hardware.compile:
+            # On a GPU its advice names another way to what hardware.tf32 sets.
+            warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
+            module.network.compile()
+        if not self.run.checkpoints.joinpath(LAST).is_file():
+            if not self.derivation or not self.derivation.start:
+                module.begin(self.data)
+            else:
+                self.derivation.start(module)
+                if not self.config.training.max_steps:
+                    save_start(self.run.checkpoints, module)
+        if self.config.adapts:
+            take_over_base(module, self.run, self.config)
+        if self.derivation and self.derivation.teacher:
+            distillation = self.config.distillation
+            module.teacher = Teacher(self.derivation.teacher.module, distillation.weight, distillation.temperature)
+        with self._begin(module) if leader else nullcontext() as mirror:
+            fitted = self._fit(module, mirror)
+            if mirror is None:
+                raise SystemExit(0)  # the first process of the run scores it
+            return self._finish(fitted, mirror)
 
-    def resumed(step: int) -> None:
-        """Cut the history to ``step``; log a warning if the environment has changed.
+    def _fit(self, module: TrainingModule, mirror: Mirror | None) -> "Fitted":
+        """Train a module from its run's last checkpoint, else from ``parent``'s, and record its progress.
 
-        Only the first process does.
+        ``mirror`` is that of the first process, None in others.
         """
-        if segment is not None:
-            run.history.cut(step)
-            if changed := segment.resumed(step):
-                what = "from step %s on the environment of this run is another one, which can change its end: %s"
-                named = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
-                LOG.warning(what, f"{step:,}", named)
-        if mirror and step:
-            LOG.info("continuing at optimizer step %s", f"{step:,}")
+        from phmrun.engine.fit import fit
 
-    fitted = fit(
-        module,
-        data,
-        config.training,
-        config.hardware,
-        directory=run.checkpoints,
-        start=parent.checkpoints if parent else None,
-        record=record,
-        lines_every=config.logging.every,
-        resumed=resumed,
-        before_writing=run.access.lock.require,
-        died=lambda death: set_outcome(run, State.FAILED, death.what),
-    )
-    if segment is not None:
-        segment.progress(fitted.step)
-    return fitted
+        def record(row: dict[str, Any]) -> None:
+            """Write a row into history, mirror and status, and log validations.
 
+            Only the first process does.
+            """
+            if mirror is None:
+                return
+            self.run.history.append(row)
+            mirror.log(row)
+            self.run.set_state(State.RUNNING, step=row["step"], seconds=row["time"])
+            if self.segment is not None:
+                self.segment.progress(row["step"])
+            tell_validation(row)
 
-def _begin(
-    config: Experiment, data: DataModule, module: TrainingModule, run: Run, plugins: Mapping[Path, str]
-) -> Mirror:
-    """Write the records that are complete before training.
+        def resumed(step: int) -> None:
+            """Cut the history to ``step``; log a warning if the environment has changed.
 
-    They are status, vocabulary, sources of plug-ins, parameter counts and the place of the prepared data. Return the
-    opened W&B mirror, with a summary of the model. The log gets the run's id, parameters and directory.
-    """
-    from phmrun.engine.fit import processes
+            Only the first process does.
+            """
+            if self.segment is not None:
+                self.run.history.cut(step)
+                if changed := self.segment.resumed(step):
+                    what = "from step %s on the environment of this run is another one, which can change its end: %s"
+                    named = "; ".join(changed[:8]) + (f"; and {len(changed) - 8} more" if len(changed) > 8 else "")
+                    LOG.warning(what, f"{step:,}", named)
+            if mirror and step:
+                LOG.info("continuing at optimizer step %s", f"{step:,}")
 
-    run.set_state(State.RUNNING)
-    data.vocabulary.save(run.vocabulary)
-    for path in plugins:
-        # The source is kept, so that a recipient of the run can read the plug-in, and use it if they trust it.
-        write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
-    counts = count_parameters(config, data.vocabulary.sizes)
-    epoch = data.steps_in_epochs(1, processes(config.training, config.hardware))
-    run.write_parameters({**counts, "data": data.statistics(), "steps_per_epoch": epoch})
-    run.fix(data.prepared_path)
-    trained = counts["trained_total"]
-    LOG.info(
-        "run %s · %s parameters (%.1f%% of dense)%s · %s",
-        run.id,
-        f"{counts['total']:,}",
-        100 * counts["total"] / counts["dense_total"],
-        f", {trained:,} of them trained" if trained < counts["total"] else "",
-        one_line(str(run.path)),
-    )
-    values = semantic_values(config)
-    online = wandb_mode(config.logging.wandb) == "online"
-    with waiting("connecting to Weights & Biases") if online else nullcontext():
-        mirror = Mirror(run, config.logging.wandb, config=config.model_dump(mode="json"))
-    mirror.summary(
-        {
-            "parameters": counts["total"],
-            "dense_parameters": counts["dense_total"],
-            "model": str(module.network),
-            "differs_from_default": ", ".join(f"{key}={value}" for key, value in values.items()),
-        }
-    )
-    return mirror
+        fitted = fit(
+            module,
+            self.data,
+            self.config.training,
+            self.config.hardware,
+            directory=self.run.checkpoints,
+            start=self.parent.checkpoints if self.parent else None,
+            record=record,
+            lines_every=self.config.logging.every,
+            resumed=resumed,
+            before_writing=self.run.access.lock.require,
+            died=lambda death: set_outcome(self.run, State.FAILED, death.what),
+        )
+        if self.segment is not None:
+            self.segment.progress(fitted.step)
+        return fitted
 
+    def _begin(self, module: TrainingModule) -> Mirror:
+        """Write the records that are complete before training.
 
-def _finish(config: Experiment, data: DataModule, run: Run, fitted: "Fitted", mirror: Mirror) -> TrainResult:
-    """Score the trained model and end the run.
+        They are status, vocabulary, sources of plug-ins, parameter counts and the place of the prepared data. Return
+        the opened W&B mirror, with a summary of the model. The log gets the run's id, parameters and directory.
+        """
+        from phmrun.engine.fit import processes
 
-    At a time limit, nothing is scored, and the state is interrupted; otherwise it becomes done. The splits of
-    ``score_on`` are scored, then the test set (or "dev"), because samples of the last split are kept. An error while
-    scoring sets the state interrupted and is raised. The log says why training ended, and where the run is mirrored. A
-    mirror that fails is only a warning.
+        self.run.set_state(State.RUNNING)
+        self.data.vocabulary.save(self.run.vocabulary)
+        for path in self.plugins:
+            # The source is kept, so that a recipient of the run can read the plug-in, and use it if they trust it.
+            write_text(self.run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+        counts = count_parameters(self.config, self.data.vocabulary.sizes)
+        epoch = self.data.steps_in_epochs(1, processes(self.config.training, self.config.hardware))
+        self.run.write_parameters({**counts, "data": self.data.statistics(), "steps_per_epoch": epoch})
+        self.run.fix(self.data.prepared_path)
+        trained = counts["trained_total"]
+        LOG.info(
+            "run %s · %s parameters (%.1f%% of dense)%s · %s",
+            self.run.id,
+            f"{counts['total']:,}",
+            100 * counts["total"] / counts["dense_total"],
+            f", {trained:,} of them trained" if trained < counts["total"] else "",
+            one_line(str(self.run.path)),
+        )
+        values = semantic_values(self.config)
+        online = wandb_mode(self.config.logging.wandb) == "online"
+        with waiting("connecting to Weights & Biases") if online else nullcontext():
+            mirror = Mirror(self.run, self.config.logging.wandb, config=self.config.model_dump(mode="json"))
+        mirror.summary(
+            {
+                "parameters": counts["total"],
+                "dense_parameters": counts["dense_total"],
+                "model": str(module.network),
+                "differs_from_default": ", ".join(f"{key}={value}" for key, value in values.items()),
+            }
+        )
+        return mirror
 
-    Raises:
-        Interrupted: A signal has stopped training. The state is set to interrupted first.
-    """
-    if fitted.signal:
-        outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
-        run.set_state(State.INTERRUPTED, outcome, step=fitted.step, seconds=fitted.seconds)
-        raise Interrupted(fitted.signal, outcome)
-    run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
-    LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
-    run.add_metrics(scores_of_training(run, fitted, config.training))
-    if not fitted.complete:
-        run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
-        LOG.info("not scored; to score it as it is: phmrun eval %s", run.reference)
-        return TrainResult(run.id, run.path, {}, State.INTERRUPTED)
-    # The weights are complete: after an error from here on, the same command only scores them.
-    with outcome_kept(run, State.INTERRUPTED, "trained, but not scored: "):
-        metrics: dict[str, Any] = {}
-        last = "test" if "test" in data.files else "dev"
-        for split in (*(name for name in config.score_on if name != last), last):
-            metrics |= evaluate_run(open_run(run), split=split, data=data)
-    run.set_state(State.DONE, fitted.reason, step=fitted.step, seconds=fitted.seconds)
-    samples = run.samples()
-    if samples:
-        mirror.table("samples", samples["columns"], samples["rows"])
-    mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
-    return TrainResult(run.id, run.path, metrics, State.DONE)
+    def _finish(self, fitted: "Fitted", mirror: Mirror) -> TrainResult:
+        """Score the trained model and end the run.
+
+        At a time limit, nothing is scored, and the state is interrupted; otherwise it becomes done. The splits of
+        ``score_on`` are scored, then the test set (or "dev"), because samples of the last split are kept. An error
+        while scoring sets the state interrupted and is raised. The log says why training ended, and where the run is
+        mirrored. A mirror that fails is only a warning.
+
+        Raises:
+            Interrupted: A signal has stopped training. The state is set to interrupted first.
+        """
+        if fitted.signal:
+            outcome = f"stopped {fitted.reason}" if not fitted.complete else "trained, but not scored: interrupted"
+            self.run.set_state(State.INTERRUPTED, outcome, step=fitted.step, seconds=fitted.seconds)
+            raise Interrupted(fitted.signal, outcome)
+        self.run.set_state(State.RUNNING, step=fitted.step, seconds=fitted.seconds)
+        LOG.info("training ended at optimizer step %s: %s", f"{fitted.step:,}", fitted.reason)
+        self.run.add_metrics(scores_of_training(self.run, fitted, self.config.training))
+        if not fitted.complete:
+            self.run.set_state(State.INTERRUPTED, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+            LOG.info("not scored; to score it as it is: phmrun eval %s", self.run.reference)
+            return TrainResult(self.run.id, self.run.path, {}, State.INTERRUPTED)
+        # The weights are complete: after an error from here on, the same command only scores them.
+        with outcome_kept(self.run, State.INTERRUPTED, "trained, but not scored: "):
+            metrics: dict[str, Any] = {}
+            last = "test" if "test" in self.data.files else "dev"
+            for split in (*(name for name in self.config.score_on if name != last), last):
+                metrics |= evaluate_run(open_run(self.run), split=split, data=self.data)
+        self.run.set_state(State.DONE, fitted.reason, step=fitted.step, seconds=fitted.seconds)
+        samples = self.run.samples()
+        if samples:
+            mirror.table("samples", samples["columns"], samples["rows"])
+        mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
+        return TrainResult(self.run.id, self.run.path, metrics, State.DONE)

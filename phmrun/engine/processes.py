@@ -171,20 +171,14 @@ class Agreement:
         """
         if not is_distributed():
             return value
-        before = self._read()
+        before = 0.0
+        if self._pending:
+            self._pending[0].wait()
+            before = float(self._pending[1])
         shared = torch.tensor(float(value), device=device)
         work = dist.all_reduce(shared, op=dist.ReduceOp.MAX, async_op=True)
         self._pending = None if work is None else (work, shared)
         return before
-
-    def _read(self) -> float:
-        """Wait for the pending reduction and return its result, 0 if there is none."""
-        if self._pending is None:
-            return 0.0
-        work, shared = self._pending
-        self._pending = None
-        work.wait()
-        return float(shared)
 
 
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # constants of glibc's malloc.h

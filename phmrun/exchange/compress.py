@@ -14,7 +14,7 @@ from phmrun.config import Experiment, LayerConfig
 from phmrun.config.options import checked_options, options_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import TrainingConfig
-from phmrun.engine.adaptation import adapter_layers
+from phmrun.engine.adaptation import adapter_layers, with_vocabulary
 from phmrun.engine.calibration import input_covariances, mean_loss, output_gradients
 from phmrun.engine.data import build_data, contents
 from phmrun.engine.module import TrainingModule
@@ -426,9 +426,6 @@ def without_updates(config: Experiment, trained: TrainedModel) -> Experiment:
 
     layers: dict[str, Any] = {name: dense(getattr(config, name)) for name in ("layer", "embedding", "output")}
     layers["maps"] = tuple(item.model_copy(update={"layer": dense(item.layer)}) for item in config.maps)
-    data: Any = config.data
-    words: Any = getattr(data, "vocabulary", None)
-    if config.adapts and hasattr(words, "path"):
-        words = words.model_copy(update={"path": trained.run.vocabulary.resolve()})
-        layers["data"] = data.model_copy(update={"vocabulary": words})
+    if config.adapts and hasattr(getattr(config.data, "vocabulary", None), "path"):
+        config = with_vocabulary(config, trained.run.vocabulary.resolve())
     return config.model_copy(update={**layers, "adapts": None})

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from phmrun.config import Experiment, Source, Task, resolve, run_id, to_yaml
+from phmrun.config import Source, Task, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.config.options import options_of
 from phmrun.config.sections import NO_DATA
+from phmrun.engine.adaptation import with_vocabulary
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.module import build_module
@@ -82,19 +83,9 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
         run.set_state(State.RUNNING)
         imported.vocabularies.save(run.vocabulary)
         run.write_parameters(counts)
-        run.write_config(to_yaml(with_vocabulary(config, run.vocabulary)))
+        run.write_config(to_yaml(with_vocabulary(config, run.vocabulary.resolve())))
         origin = {"from": str(directory.resolve()), "model_type": kind, "sha256": checkpoint.sha256}
         write_json(run.path / ORIGIN, origin)
         save_start(run.checkpoints, module)
         run.set_state(State.DONE, f"imported from {checkpoint.source}")
     return ImportedRun(run, kind, counts["total"])
-
-
-def with_vocabulary(config: Experiment, directory: Path) -> Experiment:
-    """Return a copy of a config that reads its vocabulary from ``directory``.
-
-    The path is made absolute.
-    """
-    data: Any = config.data
-    vocabulary = data.vocabulary.model_copy(update={"path": directory.resolve()})
-    return config.model_copy(update={"data": data.model_copy(update={"vocabulary": vocabulary})})

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import attrgetter, methodcaller
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
@@ -183,35 +183,8 @@ _UNTOLD = ("layer", "embedding", "output", "hardware", "logging", "provenance", 
 _FIRST = ("data.name", "seed", "training.optimizer.lr")
 
 
-class SettingDifference(NamedTuple):
-    """Configuration key with different values in several runs.
-
-    Attributes:
-        key: Dotted key.
-        values: Value in each run; ``None`` if a run does not have the key.
-    """
-
-    key: str
-    values: tuple[Any, ...]
-
-
-class ScoreRow(NamedTuple):
-    """Score of several runs.
-
-    Attributes:
-        name: Name of the score: "test/bleu".
-        values: Value in each run; ``None`` if a run does not have the score.
-        alike: True if all signatures are equal, except for the optimizer step of the weights. Runs without the score,
-            and bare numbers, do not count.
-    """
-
-    name: str
-    values: tuple[float | None, ...]
-    alike: bool
-
-
-def configurations(runs: Sequence[Run]) -> list[SettingDifference]:
-    """Return the keys whose values differ between runs.
+def configurations(runs: Sequence[Run]) -> dict[str, tuple[Any, ...]]:
+    """Return the dotted keys whose values differ between runs, with each run's value.
 
     They are in order of first appearance. A missing key has the value ``None``.
 
@@ -220,29 +193,35 @@ def configurations(runs: Sequence[Run]) -> list[SettingDifference]:
     """
     configs = [run.settings for run in runs]
     keys = dict.fromkeys(key for values in configs for key in values)
-    rows = [SettingDifference(key, tuple(values.get(key) for values in configs)) for key in keys]
-    return [row for row in rows if any(value != row.values[0] for value in row.values)]
+    rows = {key: tuple(values.get(key) for values in configs) for key in keys}
+    return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
 
 
-def scores(runs: Sequence[Run]) -> list[ScoreRow]:
+def scores(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     """Return the scores that at least one run has.
 
     They are in order of first appearance. A score that is a number in no run is left out; one that is a number in some
     has ``None`` for the others.
+
+    Returns:
+        By name of the score: "values", one for each run, and "alike", True if all signatures are equal, except for the
+        optimizer step of the weights. Runs without the score, and bare numbers, do not count.
 
     Raises:
         PhmrunError: (exit 3) The scores of a run are damaged.
     """
     metrics = [run.metrics() for run in runs]
     names = dict.fromkeys(name for scores in metrics for name in scores)
-    rows = []
+    rows = {}
     for name in names:
         entries = [scores.get(name) for scores in metrics]
         # The optimizer step of the weights is an outcome of training, not a setting of the evaluation.
         texts = (str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping))
         signatures = {re.sub(r"(weights:[a-z]+)@\d+", r"\1", text) for text in texts}
-        rows.append(ScoreRow(name, tuple(score_value(entry) for entry in entries), len(signatures) <= 1))
-    return [row for row in rows if any(value is not None for value in row.values)]
+        values = tuple(score_value(entry) for entry in entries)
+        if any(value is not None for value in values):
+            rows[name] = {"values": values, "alike": len(signatures) <= 1}
+    return rows
 
 
 def curves(runs: Sequence[Run], figure: str) -> list[tuple[int, list[float | None]]]:

@@ -85,7 +85,7 @@ def log_file(run: Run) -> Iterator[None]:
     if not is_leader():
         yield
         return
-    handler = logging.FileHandler(run.log_path, encoding="utf-8")
+    handler = logging.FileHandler(run.path / "train.log", encoding="utf-8")
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk stops the training itself
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"))
     # If another process has taken the run over, the log belongs to it.

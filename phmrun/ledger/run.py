@@ -33,6 +33,8 @@ from phmrun.ledger.manifest import MANIFEST, BrokenChain
 from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_value
 from phmrun.ledger.status import State, Status, as_found
 
+SAMPLES = "predictions/samples.json"
+
 
 class Run:
     """Run directory, for reading and, by the process that holds `lock`, for writing; creating the object reads nothing.
@@ -55,15 +57,10 @@ class Run:
         self.id = path.resolve().name if path.name in ("", "..") else path.name
         self.config_path = path / CONFIG
         self.status_path = path / STATUS
-        self.metrics_path = path / METRICS
         self.parameters_path = path / PARAMETERS
-        self.data_path = path / DATA
-        self.environment_path = path / ENVIRONMENT
-        self.log_path = path / "train.log"
         self.checkpoints = path / "checkpoints"
         self.vocabulary = path / "vocabulary"
         self.predictions = path / "predictions"
-        self.samples_path = self.predictions / "samples.json"
         self.wandb_dir = path / "wandb"
         self.contents = Contents(path, lenient=lenient)
         self.manifest = self.contents.manifest
@@ -219,20 +216,13 @@ class Run:
         """Return the scores by name; empty before they are written."""
         return self.contents.object(METRICS)
 
-    def update_metrics(self, name: str, value: Any) -> None:
-        """Set one score: a number, or an object with ``value``, ``signature`` and further figures.
-
-        See :meth:`add_metrics`.
-        """
-        self.add_metrics({name: value})
-
     def add_metrics(self, scores: Mapping[str, Any]) -> None:
         """Set scores by name ("test/bleu"); other processes may set others concurrently.
 
         It waits up to 20 s for another writer.
         """
         with self.access.writing():
-            self.access.replace(self.metrics_path, json_text(plain({**self.metrics(), **scores})))
+            self.access.replace(self.path / METRICS, json_text(plain({**self.metrics(), **scores})))
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameter counts; empty before they are written."""
@@ -259,7 +249,7 @@ class Run:
         try:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
-            raise PhmrunError(str(error), where=str(self.data_path), code=ExitCode.DATA) from error
+            raise PhmrunError(str(error), where=str(self.path / DATA), code=ExitCode.DATA) from error
 
     def identity(self) -> dict[str, Any] | None:
         """Return the identity on record (:mod:`phmrun.config.identity`); ``None`` before the run has begun."""
@@ -281,7 +271,7 @@ class Run:
 
     def write_data(self, record: DataRecord) -> None:
         """Write the record of the run's data."""
-        self.write(self.data_path, json_text(record.to_json()))
+        self.write(self.path / DATA, json_text(record.to_json()))
 
     def environment(self) -> list[dict[str, Any]]:
         """Return the entries of ``environment.json``, oldest first; empty before they are written."""
@@ -296,7 +286,7 @@ class Run:
 
     def write_environment(self, segments: Sequence[Mapping[str, Any]]) -> None:
         """Replace the entries of ``environment.json``, oldest first."""
-        self.write(self.environment_path, json_text(plain({"segments": list(segments)}, otherwise=str)))
+        self.write(self.path / ENVIRONMENT, json_text(plain({"segments": list(segments)}, otherwise=str)))
 
     def bench(self) -> dict[str, Any]:
         """Return the latest measurements of ``phmrun bench`` by name; empty if there are none."""
@@ -318,14 +308,14 @@ class Run:
             lists = isinstance(content.get("columns"), list) and isinstance(rows, list)
             return lists and all(isinstance(row, list) for row in rows or ())
 
-        return self.contents.object("predictions/samples.json", is_table)
+        return self.contents.object(SAMPLES, is_table)
 
     def write_samples(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Replace the sample inputs and outputs, a row each.
 
         The W&B mirror shows them.
         """
-        self.write(self.samples_path, json_text(plain({"columns": list(columns), "rows": list(rows)})))
+        self.write(self.path / SAMPLES, json_text(plain({"columns": list(columns), "rows": list(rows)})))
 
     @property
     def config_text(self) -> str:

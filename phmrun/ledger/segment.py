@@ -67,11 +67,10 @@ class Segment:
         Its times (seconds since creation) and peak memory (bytes) are updated first.
         """
         self._written = time.monotonic()
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.entry |= {
             "wall_seconds": round(self._written - self._began, 3),
             "cpu_seconds": round(_cpu_seconds() - self._used, 3),
-            "peak_memory_bytes": most if platform.system() == "Darwin" else most * 2**10,
+            "peak_memory_bytes": peak_resident(),
         }
         self.run.write_environment([*self.before, self.entry])
 
@@ -123,6 +122,12 @@ def facts() -> dict[str, Any]:
         "usable_cores": usable_cores(),
         "memory_bytes": physical_memory(),
     }
+
+
+def peak_resident() -> int:
+    """Return the peak resident memory of this process, in bytes."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if platform.system() == "Darwin" else most * 2**10
 
 
 def _cpu_seconds() -> float:

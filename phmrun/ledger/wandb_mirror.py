@@ -270,15 +270,11 @@ class Synced:
     """Result of a replay.
 
     Attributes:
-        run_id: Run id.
-        mode: ``online`` or ``offline``.
         rows: Number of rows of the history.
         directory: W&B run directory.
         url: Address of the run's page; ``None`` if offline.
     """
 
-    run_id: str
-    mode: str
     rows: int
     directory: Path | None
     url: str | None
@@ -317,7 +313,7 @@ def sync(run: Run, mode: str = "online") -> Synced:
         mirror.table(SAMPLES, samples["columns"], samples["rows"])
     mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
     mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
-    return Synced(run.id, mode, len(rows), directory, url)
+    return Synced(len(rows), directory, url)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

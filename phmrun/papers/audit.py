@@ -294,11 +294,7 @@ def _judged(networks: _Networks, row: PaperRow, heading: str) -> tuple[Any, Verd
     the number is cut, or DIFFERS; FITTED if it rests on a setting chosen by printed counts, TRIVIAL for a count of 0
     that agrees. The note has the source of the number, the counts of the row's other readings, and the row's remark.
     """
-    column, remark, printed = (
-        networks.table.columns[heading],
-        of_column(row.note, heading),
-        networks.printed(row, heading),
-    )
+    column, remark = networks.table.columns[heading], of_column(row.note, heading)
     if quoted := of_column(row.quoted, heading):
         return None, Verdict.QUOTED, _joined(f"from {quoted}", remark)
     counting, compared, computed = heading, [row], Fraction()
@@ -308,6 +304,7 @@ def _judged(networks: _Networks, row: PaperRow, heading: str) -> tuple[Any, Verd
         counting, compared = str(column.of), [row, networks.table.row(row.against or str(column.against))]
         computed = _derive(column, *(networks.count(its, counting) for its in compared))
     value = int(computed) if column.counts else computed
+    printed = networks.printed(row, heading)
     match = judge(printed, computed)
     if row in compared[1:]:
         return value, Verdict.TRIVIAL if match is Match.ROUNDED else Verdict.DIFFERS, remark
@@ -320,18 +317,14 @@ def _judged(networks: _Networks, row: PaperRow, heading: str) -> tuple[Any, Verd
     if match is not Match.ROUNDED:
         cut = (Verdict.ROUNDED, "cut, not rounded") if match is Match.CUT else (Verdict.DIFFERS, "")
         sources = _sources(networks, row, heading, compared)
-        verdict, source = next(((kind, text) for number, kind, text in sources if _is(printed, number)), cut)
+        fitting = ((kind, text) for number, kind, text in sources if judge(printed, number) is Match.ROUNDED)
+        verdict, source = next(fitting, cut)
     elif heading in row.digits:
         verdict, source = Verdict.ROUNDED, f"printed to {row.digits[heading]} digits"
     fitted = next(filter(None, (networks.fitted(its, counting) for its in compared)), "")
     if verdict in (Verdict.FOLLOWS, Verdict.ROUNDED) and (fitted or not computed):
         verdict = Verdict.FITTED if computed else Verdict.TRIVIAL
     return value, verdict, _joined(fitted, remark, source, "" if verdict is Verdict.FOLLOWS else listed)
-
-
-def _is(printed: Printed, value: Fraction) -> bool:
-    """True if a value has the printed digits."""
-    return judge(printed, value) is Match.ROUNDED
 
 
 def _sources(

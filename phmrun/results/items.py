@@ -4,7 +4,7 @@ They are computed from predictions, or recorded. Imports torch to read predictio
 data.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.manifest import Manifest
 from phmrun.ledger.record import ITEMS
 from phmrun.ledger.scores import OTHER_FILE
-from phmrun.metric import OF, find_metric, metric_of, part_of
+from phmrun.metric import OF, Metric, find_metric, metric_of, part_of
 from phmrun.metrics.items import Items, packed, unpacked
 from phmrun.statistics.items import Measure, Resampled, resampled
 
@@ -56,6 +56,18 @@ class RunItems:
         return [self._resampled[path, score] for path in runs]
 
 
+def scores_of_items(run: Run) -> Iterator[tuple[str, Metric]]:
+    """Yield the names and metrics of a run's scores that are functions of counts of the test items.
+
+    Those of training, validation, baselines and other files are left out.
+    """
+    for name in run.metrics():
+        metric = find_metric(name)
+        left_out = OF in name or name.startswith(("train/", "validation/", OTHER_FILE))
+        if metric is not None and metric.has_counts and not left_out:
+            yield name, metric
+
+
 def items_of(run: Run) -> dict[str, dict[str, Any]]:
     """Return the items' counts of a run's scores as JSON, by name.
 
@@ -67,15 +79,7 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
         PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
     kept: dict[str, dict[str, Any]] = {}
-    for name in run.metrics():
-        metric = find_metric(name)
-        if (
-            metric is None
-            or not metric.has_counts
-            or OF in name
-            or name.startswith(("train/", "validation/", OTHER_FILE))
-        ):
-            continue
+    for name, _ in scores_of_items(run):
         if (items := _counts(run.path, name)) is not None:
             content = packed(items)
             kept[name] = next(({"same": other} for other in kept if kept[other] == content), content)

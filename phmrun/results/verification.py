@@ -17,9 +17,8 @@ from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
-from phmrun.ledger.scores import OTHER_FILE, score_value
-from phmrun.metric import OF, find_metric
-from phmrun.results.items import RunItems
+from phmrun.ledger.scores import score_value
+from phmrun.results.items import RunItems, scores_of_items
 
 INTACT, BROKEN, ABSENT = "intact", "broken", "absent"
 TOLERANCE = 1e-9
@@ -150,10 +149,8 @@ def _scores(run: Run, record: Record | None) -> Outcome:
     other files are left out, as are splits with "-" in their name. Scores without counts are not compared.
     """
     items, again, kept = RunItems(), 0, 0
-    for name, score in run.metrics().items():
-        (split, _, measured), metric, value = name.partition("/"), find_metric(name), score_value(score)
-        left_out = OF in measured or split in ("train", "validation") or name.startswith(OTHER_FILE) or "-" in split
-        if metric is None or not metric.has_counts or left_out or value is None:
+    for name, metric in scores_of_items(run):
+        if "-" in name.partition("/")[0] or (value := score_value(run.metrics()[name])) is None:
             continue
         kept += 1
         if not (counts := items.of([run.path], name)):

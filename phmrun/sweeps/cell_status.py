@@ -9,7 +9,6 @@ import socket
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
@@ -177,7 +176,9 @@ class Estimate:
         """Add the time of a cell if it is done; its process took at least ``seconds``."""
         if status.state is CellState.DONE and status.run and status.run.status:
             training = status.run.status.seconds
-            besides = max(0.0, seconds - training, _recorded_seconds(status.run) - training)
+            recorded = [entry.get("wall_seconds") for entry in status.run.environment()]
+            whole = max(seconds, sum(taken for taken in recorded if isinstance(taken, int | float)))
+            besides = max(0.0, whole - training)
             for likeness in _likenesses(status.cell):
                 self._measured[likeness].append((training, besides))
 
@@ -214,17 +215,6 @@ def _paced(status: CellStatus) -> float | None:
     """Return the seconds of a cell's whole training by its pace so far; ``None`` before its first step."""
     share = progress(status)
     return status.run.status.seconds / share if share and status.run and status.run.status else None
-
-
-def _recorded_seconds(run: Run) -> float:
-    """Return the seconds of a run's processes on record, from whole seconds; 0 if they are not on record."""
-    try:
-        return sum(
-            (datetime.fromisoformat(entry["ended"]) - datetime.fromisoformat(entry["started"])).total_seconds()
-            for entry in run.environment()
-        )
-    except (KeyError, TypeError, ValueError):
-        return 0.0
 
 
 def steps_done(status: CellStatus) -> tuple[int, int] | None:

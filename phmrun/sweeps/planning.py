@@ -117,16 +117,8 @@ class RecordedData:
     def __init__(self, runs_dir: Path) -> None:
         self._runs_dir = runs_dir
         self._of_name: dict[str, dict[str, dict[str, Run]]] = {}
-        self._of_data: dict[str, dict[str, Run]] = {}
 
     def _runs(self, config: Experiment) -> dict[str, Run]:
-        """Return the runs with an experiment's data settings, as :meth:`_found`; found once for the same settings."""
-        about = f"{config.task} {config.data.model_dump_json()}"
-        if about not in self._of_data:
-            self._of_data[about] = self._found(config)
-        return self._of_data[about]
-
-    def _found(self, config: Experiment) -> dict[str, Run]:
         """Return the runs with an experiment's data settings, by checksums as JSON.
 
         Of runs with the same checksums, the last by name counts. Runs of another task and data by their ids are not

@@ -3,8 +3,7 @@
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +11,7 @@ from typing import Any, cast
 import torch
 
 from phmrun.bench.machine import memory_in_use, peak_memory
-from phmrun.bench.run import sampled_lines
+from phmrun.bench.run import answering, sampled_lines
 from phmrun.bench.timing import interleave
 from phmrun.config import decoding_section
 from phmrun.engine.module import TrainingModule
@@ -38,48 +37,11 @@ ROUNDS = 5  # rounds of the timing; medians are reported
 PACKAGES = {"safetensors": "safetensors", "onnx": "onnxruntime", "ctranslate2": "ctranslate2"}
 
 
-@dataclass(frozen=True)
-class Served:
-    """Measurements of a format; None if not measured.
-
-    Attributes:
-        format: The format.
-        path: Exported file or directory.
-        parameters: Parameters of the run, tied ones counted once.
-        bytes: Size on disk of what the format needs, without vocabularies.
-        difference: Largest difference of an output of the network, relative to its largest value; None for a checkpoint
-            and for CTranslate2.
-        peak_memory: Largest resident memory above that of the process before loading, in bytes, loading included.
-        single_ms: Milliseconds of CPU time a sentence with batch 1, on one thread.
-        batch_ms: The same with batch 32.
-        latency_ratio: ``single_ms`` relative to the reference run in float32, timed by turns in the same process.
-        metric: Name of the score.
-        score: Score on the split.
-        changed: Outputs that differ from the checkpoint's; CTranslate2's other length penalty changes some, too.
-        sentences: Items of the split.
-    """
-
-    format: Format
-    path: Path
-    parameters: int
-    bytes: int
-    difference: float | None = None
-    peak_memory: int | None = None
-    single_ms: float | None = None
-    batch_ms: float | None = None
-    latency_ratio: float | None = None
-    metric: str = ""
-    score: float | None = None
-    changed: int | None = None
-    sentences: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the measurements as one flat JSON object.
-
-        It has the format's name, factored and precision, its "label", and all other fields; the path is text.
-        """
-        facts = {name: value for name, value in asdict(self).items() if name != "format"}
-        return {**asdict(self.format), "label": self.format.label, **facts, "path": str(self.path)}
+UNMEASURED: Mapping[str, Any] = {
+    **dict.fromkeys(("peak_memory", "single_ms", "batch_ms", "latency_ratio")),
+    **{"metric": "", "score": None, "changed": None, "sentences": 0},
+}
+"""Measurements of a format that is not decoded; keys of :func:`serve_all`."""
 
 
 def formats_of(trained: TrainedModel) -> list[Format]:
@@ -108,11 +70,26 @@ def serve_all(
     plugins: Mapping[Path, str] | None = None,
     reference: Run | None = None,
     decode: bool = True,
-) -> list[Served]:
+) -> list[dict[str, Any]]:
     """Export a run in several formats; measure each in a new process.
 
     Files are written into the run's ``exports`` folder. ONNX files are written, but only their bytes and differences
-    measured. Each process has one thread. Results are in the order of ``formats``.
+    measured. Each process has one thread. Results are in the order of ``formats``, as flat objects for JSON:
+
+    name, factored, precision, label: The format.
+    path: Exported file or directory.
+    parameters: Parameters of the run, tied ones counted once.
+    bytes: Size on disk of what the format needs, without vocabularies.
+    difference: Largest difference of an output of the network, relative to its largest value; None for a checkpoint
+        and for CTranslate2.
+    peak_memory: Largest resident memory above that of the process before loading, in bytes, loading included.
+    single_ms: Milliseconds of CPU time a sentence with batch 1, on one thread.
+    batch_ms: The same with batch 32.
+    latency_ratio: ``single_ms`` relative to the reference run in float32, timed by turns in the same process.
+    metric: Name of the score.
+    score: Score on the split.
+    changed: Outputs that differ from the checkpoint's; CTranslate2's other length penalty changes some, too.
+    sentences: Items of the split.
 
     Args:
         run: The run.
@@ -122,13 +99,14 @@ def serve_all(
         reference: Run of ``latency_ratio``; None: ``run``.
         decode: False to measure only bytes and differences of outputs, without a process.
     """
-    results: list[Served] = []
+    results: list[dict[str, Any]] = []
     expected: list[str] | None = None
     for place, item in enumerate(formats, start=1):
         with waiting(f"measuring {item.label}, {place} of {len(formats)}"):
             path, difference = written(run, item)
             size = sum(part.stat().st_size for part in _weights(path))
-            served = Served(item, path, int(run.parameters()["total"]), size, difference)
+            served = {**asdict(item), "label": item.label, "path": str(path), **UNMEASURED}
+            served |= {"parameters": int(run.parameters()["total"]), "bytes": size, "difference": difference}
             if decode and item.name != "onnx":
                 spawn, threads = multiprocessing.get_context("spawn"), torch.set_num_threads
                 arguments = (run.path, item, path, split, list(plugins or {}), (reference or run).path)
@@ -136,7 +114,7 @@ def serve_all(
                     facts, outputs = pool.submit(measured, *arguments).result()
                 expected = outputs if expected is None else expected
                 changed = sum(mine != theirs for mine, theirs in zip(outputs, expected, strict=True))
-                served = replace(served, **facts, changed=changed, sentences=len(outputs))
+                served |= {**facts, "changed": changed, "sentences": len(outputs)}
         results.append(served)
     return results
 
@@ -192,7 +170,7 @@ def measured(
         reference: Directory of the run of ``latency_ratio``.
 
     Returns:
-        Fields of :class:`Served` by name, and the predictions by item.
+        Measurements of :func:`serve_all` by name, and the predictions by item.
     """
     load_plugins(list(plugins))
     trained = open_run(Run(directory))
@@ -209,9 +187,9 @@ def measured(
     exact = _predictor(other, _engine(other, Format("checkpoint"), path), Format("checkpoint"), BATCHES[0])
     (few, single, _), (many, batch, _) = sampled_lines(data, SINGLE), sampled_lines(data, BATCHES[1])
     calls = {
-        "reference": partial(_answer, exact, few),
-        "single": partial(_answer, _predictor(trained, engine, item, BATCHES[0]), few),
-        "batch": partial(_answer, _predictor(trained, engine, item, BATCHES[1]), many),
+        "reference": answering(exact, few),
+        "single": answering(_predictor(trained, engine, item, BATCHES[0]), few),
+        "batch": answering(_predictor(trained, engine, item, BATCHES[1]), many),
     }
     timings = interleave(calls, rounds=ROUNDS)
     metric, score = next(iter(evaluation.scores.items()))
@@ -224,12 +202,6 @@ def measured(
         "score": score.value,
     }
     return facts, _outputs(evaluation)
-
-
-def _answer(predictor: Predictor, lines: Sequence[str]) -> None:
-    """Predict all lines, without the answers."""
-    for _ in predictor.predict(lines):
-        pass
 
 
 def _outputs(evaluation: Evaluation) -> list[str]:

@@ -245,7 +245,7 @@ class Search:
         return Result(way, label, tuple(run.path for run in runs), served[0], shares, loss, reached, command)
 
     def _served(self, run: Run, item: Format) -> dict[str, Any]:
-        """Return the measurements of a format, as by :meth:`Served.to_json`.
+        """Return the measurements of a format, see :func:`~phmrun.sweeps.serving.serve_all`.
 
         Those on record in :attr:`folder` are read; missing or damaged ones are measured relative to the search's run,
         and written there.
@@ -258,10 +258,10 @@ class Search:
         if isinstance(record, dict) and "latency_ratio" in record:
             return record
         (served,) = serve_all(run, [item], split=SPLIT, plugins=self.plugins, reference=self.run)
-        served = replace(served, changed=None)  # outputs of one format are compared with no others
+        served["changed"] = None  # outputs of one format are compared with no others
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, served.to_json())
-        return served.to_json()
+        write_json(path, served)
+        return served
 
     def _judged(self, results: list[Result]) -> list[Result]:
         """Add the verdicts of trained candidates against the dense control.

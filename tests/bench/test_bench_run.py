@@ -45,7 +45,7 @@ def test_all_compute_with_the_run_s_kernels(run, monkeypatch):
 
     monkeypatch.setattr(bench, "interleave", interleaved)
     monkeypatch.setattr(bookkeeping, "choose", lambda requested, products: Choice("onednn", f"asked for {requested}"))
-    report = bench_run(run, amount=ONCE, parts=["training"])
+    report = bench_run(run, amount=ONCE, only="training")
     assert seen == [(["training"], ONEDNN)]
     assert report["machine"]["blas"] == "oneDNN"
     assert "|kernels:onednn|" in run.bench()["time/step"]["signature"]

@@ -72,10 +72,10 @@ def test_run_table_and_json(phmrun, run_dir, monkeypatch):
     def measure(run, **options):
         """Record what is asked for, and answer with a report of two phases."""
         asked.update(options, run=run)
-        first = Phase("prediction, batch 1", "items", 10, None, "", timing=Timing((2.0,)))
-        second = Phase("training", "target tokens", 8_000, None, "", timing=Timing((2.0,)), peak_memory=3 * 2**20)
+        first = Phase("prediction, batch 1", "items", 10, None, "").to_json(Timing((2.0,)), 0)
+        second = Phase("training", "target tokens", 8_000, None, "").to_json(Timing((2.0,)), 3 * 2**20)
         machine = {"processor": "fast", "threads": 2, "torch": "2", "device": "cpu"}
-        return {"run_id": run.id, "layer": "phm n=2", "machine": machine, "phases": [first.to_json(), second.to_json()]}
+        return {"run_id": run.id, "layer": "phm n=2", "machine": machine, "phases": [first, second]}
 
     monkeypatch.setattr(bench, "bench_run", measure)
     result = phmrun("bench", "run", str(run_dir), "--only", "training", "--items", "128")
@@ -84,7 +84,7 @@ def test_run_table_and_json(phmrun, run_dir, monkeypatch):
     expected = ["training", "target", "tokens", "4,000.00", "3", "MiB"]
     assert expected in lines
     assert ["prediction,", "batch", "1", "items", "5.00", "0", "MiB"] in lines
-    assert (asked["run"].path, asked["parts"]) == (run_dir, ("training",))
+    assert (asked["run"].path, asked["only"]) == (run_dir, "training")
     assert asked["amount"] == Amount(5, 8, 128)
     result = phmrun("bench", "run", str(run_dir), str(run_dir), "--json")
     assert [report["run_id"] for report in json.loads(result.out)["runs"]] == [run_dir.name] * 2

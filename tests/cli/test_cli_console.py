@@ -5,7 +5,6 @@ import pytest
 from rich.console import Console
 
 from phmrun.cli import console
-from phmrun.cli.console import Verbosity
 from phmrun.errors import PhmrunError
 
 ERROR = PhmrunError("it broke [red]x[/red]", where="a.yaml:3", valid=["x", "y"], hint="Do so.")
@@ -14,7 +13,7 @@ ERROR = PhmrunError("it broke [red]x[/red]", where="a.yaml:3", valid=["x", "y"],
 @pytest.fixture(autouse=True)
 def usual_verbosity():
     yield
-    console.set_verbosity(Verbosity.NORMAL)
+    console.set_verbosity(logging.INFO)
 
 
 def test_plain_error_lines_where_there_is_no_terminal(capsys):
@@ -45,19 +44,18 @@ def test_names_are_never_folded_and_columns_left_out_are_named(narrow, capsys):
 
 
 @pytest.mark.parametrize(
-    ("verbosity", "seen"),
+    ("level", "seen"),
     [
-        (Verbosity.QUIET, ["warning"]),
-        (Verbosity.NORMAL, ["info", "warning"]),
-        (Verbosity.VERBOSE, ["debug", "info", "warning"]),
+        (logging.WARNING, ["warning"]),
+        (logging.INFO, ["info", "warning"]),
+        (logging.DEBUG, ["debug", "info", "warning"]),
     ],
 )
-def test_verbosity(capsys, verbosity, seen):
-    console.set_verbosity(verbosity)
-    assert console.verbosity() == verbosity
+def test_verbosity(capsys, level, seen):
+    console.set_verbosity(level)
     logger = logging.getLogger("phmrun.some.module")
-    for level in ("debug", "info", "warning"):
-        getattr(logger, level)(level)
+    for name in ("debug", "info", "warning"):
+        getattr(logger, name)(name)
     printed = capsys.readouterr()
     assert printed.err.split() == seen
     assert printed.out == ""

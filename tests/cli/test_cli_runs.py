@@ -26,7 +26,7 @@ def runs_dir(tmp_path: Path) -> Path:
     path = tmp_path / "runs"
     for name, layer, bleu in ((PHM, "{structure: phm, n: 4}", 31.25), (DENSE, "dense", 30.5)):
         run = Run.create(path, name, f"task: nmt\nseed: 1\ndata: {{name: builtin}}\nlayer: {layer}\n")
-        run.update_metrics("test/bleu", {"value": bleu, "signature": "nrefs:1|tok:13a"})
+        run.add_metrics({"test/bleu": {"value": bleu, "signature": "nrefs:1|tok:13a"}})
         run.set_state(State.DONE, step=500)
     return path
 
@@ -52,7 +52,7 @@ def test_list_sorted_by_a_score_says_what_orders_nothing(runs_dir: Path) -> None
     rest = {"task": "nmt", "data": {"name": "multi30k"}, "layer": "dense"}
     for seed in (1, 2):
         run = Run.create(runs_dir, f"nmt-two-{seed}", yaml.safe_dump({**rest, "seed": seed}))
-        run.update_metrics("test/bleu", {"value": 20.0 + seed, "signature": ""})
+        run.add_metrics({"test/bleu": {"value": 20.0 + seed, "signature": ""}})
         run.set_state(State.DONE, step=500)
     listed = json.loads(phmrun(runs_dir, "runs", "list", "--sort=-test/bleu", "--json")[0])
     assert {run["run_id"]: run["remarks"] for run in listed} == {
@@ -106,7 +106,7 @@ def test_show_has_the_command_that_continues_the_latest_run(runs_dir: Path) -> N
 
 
 def test_list_is_strict_json_for_a_diverged_run(runs_dir: Path) -> None:
-    Run(runs_dir / PHM).update_metrics("val/loss", math.nan)
+    Run(runs_dir / PHM).add_metrics({"val/loss": math.nan})
 
     def refuse(name: str) -> None:
         raise AssertionError(name)
@@ -121,7 +121,7 @@ def test_show_reads_as_a_document(runs_dir: Path) -> None:
         run.history.append({"step": step, "train/loss": 2.0 - step / 10, "val/accuracy": 0.415})
     run.write_parameters({"total": 12345})
     extras = {"correct": 1, "recall": {"plural": 2.5}, "precisions": [1.0]}
-    run.update_metrics("test/share", {"value": 0.2, "n": 500, "unit": "items", "ci": [0.04, 1.12], "extras": extras})
+    run.add_metrics({"test/share": {"value": 0.2, "n": 500, "unit": "items", "ci": [0.04, 1.12], "extras": extras}})
     run.write_samples(("source", "translation"), [("a [bold] dog", "ein Hund")])
     out, err = phmrun(runs_dir, "runs", "show", "0123456")
     for part in (

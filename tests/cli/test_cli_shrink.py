@@ -3,7 +3,6 @@
 import json
 import shutil
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from tiny_experiments import configured, run_experiment, run_of
 from phmrun.engine.module import TrainingModule
 from phmrun.ledger import Run
 from phmrun.sweeps import shrink
-from phmrun.sweeps.serving import Served
 from phmrun.sweeps.shrink import Goal, Search, recommended
 
 pytestmark = pytest.mark.long
@@ -39,7 +37,8 @@ def measured(monkeypatch):
         calls.append((run.id, item.label, split))
         total = int(run.parameters()["total"])
         size = total * {"none": 4, "bfloat16": 2, "int8": 1, "int4+16": 0.75, "int4": 0.6}[item.precision]
-        return [Served(item, Path("x"), total, size, 0.0, 10, 5.0, 1.0, 1.0, "bleu", 30.0, 0, 12)]
+        sizes = {"label": item.label, "parameters": total, "bytes": size, "changed": 0}
+        return [{**sizes, "single_ms": 5.0, "latency_ratio": 1.0, "metric": "bleu", "score": 30.0}]
 
     monkeypatch.setattr(shrink, "serve_all", serve_all)
     return calls

@@ -28,8 +28,8 @@ def runs_dir(tmp_path):
         rows = "".join(f"{'a' if place < right else 'b'}\t1\ta\t\n" for place in range(100))
         run.predictions.mkdir()
         (run.predictions / "test.tsv").write_text(f"predicted\tprobability\tlabel\tpart\n{rows}")
-        run.update_metrics("test/accuracy", {"value": float(right), "signature": SIGNATURE})
-        run.update_metrics("test/accuracy-of-majority", {"value": 50.0, "signature": "always:a"})
+        run.add_metrics({"test/accuracy": {"value": float(right), "signature": SIGNATURE}})
+        run.add_metrics({"test/accuracy-of-majority": {"value": 50.0, "signature": "always:a"}})
         run.set_state(State.DONE)
     Run.create(tmp_path / "runs", "sva-builtin-y-9-0123456789af", "task: sva\n")
     return tmp_path / "runs"
@@ -85,7 +85,7 @@ def test_what_differs_in_more_than_the_seed_is_never_pooled(phmrun, runs_dir):
         run.write_parameters({"total": 100})
         if marks:
             run.write_data(DataRecord({}, marks))
-        run.update_metrics("test/accuracy", {"value": 79.0, "signature": SIGNATURE})
+        run.add_metrics({"test/accuracy": {"value": 79.0, "signature": SIGNATURE}})
         run.set_state(State.DONE)
 
     files = "data: {name: files, train: /tmp/a.tsv, dev: /tmp/b.tsv}\n"

@@ -60,7 +60,7 @@ def test_other_weights_are_told_and_explained_by_what_is_on_record(tmp_path, mon
     torch.save(checkpoint, run.checkpoints / LAST)
     metrics = run.metrics()
     metrics["test/accuracy"]["value"] -= 1.0
-    run.update_metrics("test/accuracy", metrics["test/accuracy"])
+    run.add_metrics({"test/accuracy": metrics["test/accuracy"]})
     again = tmp_path / "again"
     actual = reproduce(run, again)
     torch.set_num_threads(threads)

@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import ScoreRow, SettingDifference, configurations, curves, figures, scores
+from phmrun.ledger.listing import configurations, curves, figures, scores
 
 CONFIG = "task: nmt\nseed: {seed}\nmodel:\n  width: 16\nlayer: {layer}\n"
 
@@ -13,31 +13,27 @@ def pair(tmp_path):
     created = []
     for seed, layer, bleu in ((1, "{structure: dense}", 30.0), (2, "{structure: phm, n: 4}", 29.0)):
         run = Run.create(tmp_path / "runs", f"nmt-x-{seed}-0123456789a{seed}", CONFIG.format(seed=seed, layer=layer))
-        run.update_metrics("test/bleu", {"value": bleu, "signature": "a"})
-        run.update_metrics("test/chrf", {"value": bleu, "signature": f"s{seed}"})
+        run.add_metrics({"test/bleu": {"value": bleu, "signature": "a"}})
+        run.add_metrics({"test/chrf": {"value": bleu, "signature": f"s{seed}"}})
         for step in (10, 20):
             run.history.append({"step": step * seed, "val/loss": step / 10, "train/loss": 1.0})
         run.set_state(State.DONE)
         created.append(run)
-    created[0].update_metrics("dev/bleu", 31)
+    created[0].add_metrics({"dev/bleu": 31})
     return created
 
 
 def test_only_what_differs(pair):
-    assert configurations(pair) == [
-        SettingDifference("seed", (1, 2)),
-        SettingDifference("layer.structure", ("dense", "phm")),
-        SettingDifference("layer.n", (None, 4)),
-    ]
-    assert configurations([pair[0], pair[0]]) == []
+    assert configurations(pair) == {"seed": (1, 2), "layer.structure": ("dense", "phm"), "layer.n": (None, 4)}
+    assert configurations([pair[0], pair[0]]) == {}
 
 
 def test_scores_and_whether_they_compare(pair):
-    assert scores(pair) == [
-        ScoreRow("test/bleu", (30.0, 29.0), True),
-        ScoreRow("test/chrf", (30.0, 29.0), False),
-        ScoreRow("dev/bleu", (31.0, None), True),
-    ]
+    assert scores(pair) == {
+        "test/bleu": {"values": (30.0, 29.0), "alike": True},
+        "test/chrf": {"values": (30.0, 29.0), "alike": False},
+        "dev/bleu": {"values": (31.0, None), "alike": True},
+    }
 
 
 def test_curves_by_step(pair):

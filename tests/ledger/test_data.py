@@ -33,7 +33,7 @@ def test_the_record_is_read_as_it_was_written(tmp_path):
     run.write_data(record)
     assert run.data() == record
     for damage in ('{"splits": 3}', "[]", '{"splits": {"test": {"files": [{}]}}, "fingerprints": {}}'):
-        run.data_path.write_text(damage)
+        (run.path / "data.json").write_text(damage)
         with pytest.raises(PhmrunError) as caught:
             run.data()
         assert caught.value.code is ExitCode.DATA

@@ -26,7 +26,7 @@ def test_an_entry_for_each_process(tmp_path):
     second.end("done")
     item, two = run.environment()
     assert (item["state"], item["ended"], two["state"], two["first_step"]) == ("running", None, "done", 4)
-    run.environment_path.write_text('{"segments": 3}')
+    (run.path / "environment.json").write_text('{"segments": 3}')
     with pytest.raises(PhmrunError):
         run.environment()
 

@@ -26,7 +26,7 @@ def running(tmp_path):
     run.history.append({"step": 1, "train/loss": 2.0})
     run.checkpoints.mkdir()
     (run.checkpoints / "last.ckpt").write_bytes(bytes(1 << 21))
-    run.update_metrics("test/bleu", {"value": 49.96, "signature": "x"})
+    run.add_metrics({"test/bleu": {"value": 49.96, "signature": "x"}})
     run.write(run.predictions / "test.txt", "a b\n")
     run.write_samples(["in"], [["a"]])
     return run
@@ -101,7 +101,7 @@ def test_a_flipped_bit_of_the_manifest_is_noticed_or_changes_nothing(done, place
 @pytest.mark.parametrize(
     "change",
     [
-        lambda run: run.update_metrics("test/bleu", 1.0),
+        lambda run: run.add_metrics({"test/bleu": 1.0}),
         lambda run: run.write(run.predictions / "new.txt", "x"),
         lambda run: run.set_state(State.RUNNING),
         lambda run: run.write_config(CONFIG + "# moved\n"),

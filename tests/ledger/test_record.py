@@ -19,8 +19,8 @@ def run(tmp_path):
     """A finished run with everything that a record keeps."""
     created = Run.create(tmp_path / "runs", NAME, "task: toy\nseed: 1\nlayer: {structure: dense}  # from a file\n")
     created.write_parameters({"total": 12, "modules": [{"name": "a"}], "fingerprints": {"train": "0" * 64}})
-    created.update_metrics("test/accuracy", {"value": 81.5, "signature": "x", "ci": [80.0, 83.0]})
-    created.update_metrics("train/loss", {"value": math.nan, "signature": "y"})
+    created.add_metrics({"test/accuracy": {"value": 81.5, "signature": "x", "ci": [80.0, 83.0]}})
+    created.add_metrics({"train/loss": {"value": math.nan, "signature": "y"}})
     file = Source("/home/somebody/data/train.txt", "1" * 64, 10)
     created.write_data(DataRecord({"train": Split((file,)), "dev": Split((file,))}, {"train": "0" * 64}))
     with created.lock():
@@ -58,7 +58,7 @@ def test_a_run_comes_back(run, tmp_path):
 def test_two_results_of_a_run_have_the_same_scores_or_neither_counts(run, tmp_path):
     first, second = (write_record(record_of(run, items={}, weights={}), tmp_path / name) for name in "ab")
     assert len(restore([first, second], tmp_path / "same")) == 2
-    run.update_metrics("test/accuracy", {"value": 81.6, "signature": "x", "ci": [80.0, 83.0]})
+    run.add_metrics({"test/accuracy": {"value": 81.6, "signature": "x", "ci": [80.0, 83.0]}})
     second = write_record(record_of(run, items={}, weights={}), tmp_path / "b")
     with pytest.raises(PhmrunError, match=f"two results of the run {NAME} have different scores") as caught:
         restore([first, second], tmp_path / "other")

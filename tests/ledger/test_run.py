@@ -80,7 +80,7 @@ def test_damaged_status_is_a_data_error(run: Run, content: str) -> None:
 def test_metrics_of_rival_processes_are_all_kept(run: Run) -> None:
     script = (
         "import sys; from pathlib import Path; from phmrun.ledger import Run\n"
-        "for i in range(20): Run(Path(sys.argv[1])).update_metrics(f'{sys.argv[2]}/{i}', i)\n"
+        "for i in range(20): Run(Path(sys.argv[1])).add_metrics({f'{sys.argv[2]}/{i}': i})\n"
     )
     rivals = [subprocess.Popen([sys.executable, "-c", script, str(run.path), name]) for name in "abc"]
     assert [rival.wait() for rival in rivals] == [0, 0, 0]

@@ -16,7 +16,7 @@ def run(tmp_path):
     run.set_state(State.RUNNING)
     for step in (10, 20):
         run.history.append({"step": step, "time": step / 2, "val/loss": 3.0 - step / 10, "val/accuracy": step / 40})
-    run.update_metrics("test/accuracy", {"value": 62.5, "signature": "x"})
+    run.add_metrics({"test/accuracy": {"value": 62.5, "signature": "x"}})
     run.set_state(State.DONE)
     return run
 

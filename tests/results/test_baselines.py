@@ -21,8 +21,8 @@ def test_a_run_at_its_floor_is_said_to_be_untrained(interval, trained):
 @pytest.mark.parametrize(("perplexity", "diverged"), [(900.0, True), (700.0, False), (120.0, False)])
 def test_a_run_past_the_unigram_has_diverged(tmp_path, perplexity, diverged):
     run = Run.create(tmp_path, "lm-x-dense-1-0123456789ab", "task: lm\n")
-    run.update_metrics("test/perplexity", {"value": perplexity})
-    run.update_metrics("test/perplexity-of-unigram", {"value": 700.0})
+    run.add_metrics({"test/perplexity": {"value": perplexity}})
+    run.add_metrics({"test/perplexity-of-unigram": {"value": 700.0}})
     run.set_state(State.DONE)
     assert has_diverged(recorded_run(run.path), "test/perplexity") == diverged
     sentence = shortfall(run.metrics())
@@ -35,8 +35,8 @@ def test_floors_of_different_test_items_are_rows_of_their_own(tmp_path):
     runs = []
     for seed, (mark, floor) in enumerate([("aaaaaa", 50.0), ("aaaaaa", 50.0), ("bbbbbb", 70.0)], start=1):
         run = Run.create(tmp_path, f"nli-x-dense-{seed}-0123456789ab", "task: nli\n")
-        run.update_metrics("test/accuracy", {"value": 80.0, "signature": f"accuracy|data:{mark}"})
-        run.update_metrics("test/accuracy-of-majority", {"value": floor, "signature": f"always:a|data:{mark}"})
+        run.add_metrics({"test/accuracy": {"value": 80.0, "signature": f"accuracy|data:{mark}"}})
+        run.add_metrics({"test/accuracy-of-majority": {"value": floor, "signature": f"always:a|data:{mark}"}})
         run.set_state(State.DONE)
         runs.append(recorded_run(run.path))
     started = Run.create(tmp_path, "nli-x-dense-4-0123456789ab", "task: nli\n")

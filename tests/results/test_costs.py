@@ -20,7 +20,7 @@ def test_the_clock_of_training_counts_without_validations(tmp_path):
     other.history.append({"step": 50, "time": 1.0, "train/loss": 1.0})
     assert clock(Run(other.path, lenient=True)) is None
     assert COSTS["clock-sentence"].of(Run(other.path, lenient=True)) is None
-    other.update_metrics("test/sentences_per_second", {"value": 40.0, "signature": ""})
+    other.add_metrics({"test/sentences_per_second": {"value": 40.0, "signature": ""}})
     assert COSTS["clock-sentence"].of(Run(other.path, lenient=True)) == 0.025
 
 

@@ -23,8 +23,8 @@ def runs_dir(tmp_path):
             name = layer.strip("{").replace("structure: ", "").partition(",")[0]
             config = f"task: sva\nseed: {seed}\ndata: {{name: builtin}}\nlayer: {layer}\n"
             run = Run.create(tmp_path / "runs", f"sva-builtin-{name}-{seed}-{len(layer):012x}", config)
-            run.update_metrics("test/accuracy", {"value": value, "signature": "labels:a+b"})
-            run.update_metrics("test/other", 1.0)
+            run.add_metrics({"test/accuracy": {"value": value, "signature": "labels:a+b"}})
+            run.add_metrics({"test/other": 1.0})
             run.set_state(State.DONE, step=10)
     run = Run.create(tmp_path / "runs", "sva-builtin-dense-4-0123456789ab", "task: sva\nseed: 4\nlayer: dense\n")
     run.set_state(State.INTERRUPTED, step=3)

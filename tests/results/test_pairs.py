@@ -34,7 +34,7 @@ def table(tmp_path):
                 run = Run.create(tmp_path, f"nmt-x-{count}-0123456789ab", "task: nmt\n")
                 run.write_parameters({"total": 100})
                 for score in scores:
-                    run.update_metrics(score, {"value": value, "signature": "x"})
+                    run.add_metrics({score: {"value": value, "signature": "x"}})
                 run.set_state(State.DONE)
                 entries.append(Entry({"layer": name, "seed": seed}, config, recorded_run(run.path)))
         return tabulate(entries, ["layer"], [Heading(score, score) for score in scores])

@@ -28,7 +28,7 @@ def entry(tmp_path):
         run = Run.create(tmp_path, f"nmt-x-{count}-0123456789ab", "task: nmt\n")
         run.write_parameters({"total": parameters})
         for name, value in scores.items():
-            run.update_metrics(name, {"value": value, "signature": signature})
+            run.add_metrics({name: {"value": value, "signature": signature}})
         run.set_state(State.DONE)
         return Entry(at, config, recorded_run(run.path))
 

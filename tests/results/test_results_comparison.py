@@ -28,7 +28,7 @@ def made(tmp_path):
         run = Run.create(tmp_path / "runs", f"{task}-{name}-0123456789ab", to_yaml(config))
         run.predictions.mkdir()
         (run.predictions / f"test.{ending}").write_text(predictions)
-        run.update_metrics(score, {"value": value, "signature": "x"})
+        run.add_metrics({score: {"value": value, "signature": "x"}})
         run.set_state(State.DONE)
         return Entry({"layer": name}, config.model_dump(mode="json"), recorded_run(run.path))
 

@@ -46,8 +46,8 @@ def train(run: Run, data: str, lr: float, pace: float) -> int:
                 run.path.touch()
         if data == "damaged" and step == 3:
             run.status_path.write_text("{")
-    run.update_metrics("validation/best", {"value": (math.log10(lr or 1.0) + 3) ** 2, "step": STEPS})
-    run.update_metrics("test/score", {"value": int(done[-1], 16) % 1000, "signature": "toy"})
+    run.add_metrics({"validation/best": {"value": (math.log10(lr or 1.0) + 3) ** 2, "step": STEPS}})
+    run.add_metrics({"test/score": {"value": int(done[-1], 16) % 1000, "signature": "toy"}})
     run.set_state(State.DONE, step=STEPS, seconds=STEPS * pace)
     return 0
 

@@ -30,8 +30,8 @@ def stood(planned, tmp_path, written):
         run.set_state(State.RUNNING)
         for step in (10, 20):
             run.history.append({"step": step, "time": step, "val/loss": 3.0 - step / 10 - place, "train/loss": 1.0})
-        run.update_metrics("test/accuracy", {"value": 80.0 + place, "signature": "labels:a+b"})
-        run.update_metrics("validation/best", {"value": 70.0 + place})
+        run.add_metrics({"test/accuracy": {"value": 80.0 + place, "signature": "labels:a+b"}})
+        run.add_metrics({"validation/best": {"value": 70.0 + place}})
         for threads in range(1, 2 + (place == 2)):
             facts = {"python": "3.11", "processor": "a chip", "threads": threads, "packages": {"torch": "2.9"}}
             segment = Segment(run, facts)
@@ -131,7 +131,7 @@ def test_outcome_is_the_verdict_in_one_sentence(stood, tmp_path):
     created, statuses = stood
     cell = created.cells[3]
     run = Run.create(tmp_path / "runs", str(cell.run_id), to_yaml(cell.config))
-    run.update_metrics("test/accuracy", {"value": 82.5, "signature": "labels:a+b"})
+    run.add_metrics({"test/accuracy": {"value": 82.5, "signature": "labels:a+b"}})
     run.set_state(State.DONE, step=20)
     statuses = survey(created, tmp_path / "runs")[:4]
     results = results_of(created, statuses)
@@ -147,7 +147,7 @@ def test_watched_page_of_runs_loads_itself_and_escapes_their_names(tmp_path, mon
     for seed in (1, 2):
         config = f"task: toy\nseed: {seed}\ndata: {{name: <script>x</script>}}\nlayer: dense\n"
         run = Run.create(tmp_path / "runs", f"toy-x-dense-{seed}-00000000000{seed}", config)
-        run.update_metrics("test/accuracy", {"value": 80.0 + seed, "signature": "<b>"})
+        run.add_metrics({"test/accuracy": {"value": 80.0 + seed, "signature": "<b>"}})
         run.set_state(State.DONE if seed == 1 else State.QUEUED)
     names = [run.name for run in sorted((tmp_path / "runs").iterdir())]
     (page, *_), left = verb._write(names, tmp_path / "page.html", tmp_path / "runs", refresh=10.0)

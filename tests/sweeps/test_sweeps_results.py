@@ -25,8 +25,8 @@ def filled(planned, tmp_path):
             data = f"data: {{name: {cell.config.data.name}}}\nseed: {cell.config.seed}\n"
             config = f"task: toy\n{data}layer: {{structure: {layer.structure}}}\n"
             run = Run.create(tmp_path / "runs", cell.run_id, config)
-            run.update_metrics("test/accuracy", {"value": value, "signature": "labels:a+b"})
-            run.update_metrics("test/other", {"value": value / 2, "signature": "x"})
+            run.add_metrics({"test/accuracy": {"value": value, "signature": "labels:a+b"}})
+            run.add_metrics({"test/other": {"value": value / 2, "signature": "x"}})
             run.set_state(State.DONE)
         return created, survey(created, tmp_path / "runs")
 
@@ -72,8 +72,8 @@ def ended(run, value):
     if value is None:
         run.set_state(State.FAILED, "the training loss is nan at optimizer step 120")
         return
-    run.update_metrics("validation/best", {"value": value})
-    run.update_metrics("test/accuracy", {"value": value, "signature": "x"})
+    run.add_metrics({"validation/best": {"value": value}})
+    run.add_metrics({"test/accuracy": {"value": value, "signature": "x"}})
     run.set_state(State.DONE)
 
 

@@ -40,8 +40,8 @@ def course_of(made, tmp_path):
             for values, status in row.trials:
                 run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
                 layer = status.cell.config.layer.structure
-                run.update_metrics("validation/best", {"value": 1 - abs(values[RATE] - best[layer])})
-                run.update_metrics("test/accuracy", {"value": 90.0, "signature": "x"})
+                run.add_metrics({"validation/best": {"value": 1 - abs(values[RATE] - best[layer])}})
+                run.add_metrics({"test/accuracy": {"value": 90.0, "signature": "x"}})
                 run.set_state(State.DONE)
         return actual
 
@@ -94,7 +94,7 @@ def test_a_diverged_trial_loses_even_with_the_best_score(rows, tmp_path):
     for row in look():
         failed = Run(tmp_path / "runs" / row.trials[1][1].cell.run_id)
         failed.set_state(State.FAILED, "the training loss is nan at optimizer step 3")
-        Run(tmp_path / "runs" / row.trials[2][1].cell.run_id).update_metrics("validation/best", {"value": float("nan")})
+        Run(tmp_path / "runs" / row.trials[2][1].cell.run_id).add_metrics({"validation/best": {"value": float("nan")}})
     assert [row.values for row in look()] == [None, None]  # the least rate, at an edge, is extended
     assert [row.trials[0][0][RATE] for row in look()] == [0.0001, 0.0001]
 
@@ -137,8 +137,8 @@ def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned
             best = 0.1 if config.seed == 2 else 0.01
             run = Run.create(tmp_path / "runs", status.cell.run_id, "task: toy\n")
             score = 90 - 100 * abs(config.training.optimizer.lr - best) - (config.layer.structure == "phm") * 20
-            run.update_metrics("validation/best", {"value": score})
-            run.update_metrics("test/accuracy", {"value": score + config.seed / 10, "signature": "x"})
+            run.add_metrics({"validation/best": {"value": score}})
+            run.add_metrics({"test/accuracy": {"value": score + config.seed / 10, "signature": "x"}})
             run.set_state(State.DONE)
         return actual
 

@@ -132,15 +132,10 @@ def _tasks(job: str) -> list[int]:
     The result is empty if it lists none, fails, or is missing.
     """
     try:
-        listed = subprocess.run(
-            ["squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except FileNotFoundError:
+        listed = _call("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K")
+    except PhmrunError:  # the job has ended, or this is no machine of the cluster
         return []
-    return [int(word) for word in listed.stdout.split() if word.isdecimal()] if listed.returncode == 0 else []
+    return [int(word) for word in listed.split() if word.isdecimal()]
 
 
 def _call(*command: str) -> str:
