@@ -152,7 +152,7 @@ TIME = Metric("time", unit="s", lower_is_better=True, bounds=(0.0, math.inf))
 """Metric of all times that ``phmrun bench`` measures: "time/step"."""
 
 
-def find_metric(score: str, task: str | None = None) -> Metric | None:
+def find_metric(score: str) -> Metric | None:
     """Return the metric of a score by the score's name, or None.
 
     Parts are dropped from the end of the name until a metric has it. For each name, metrics of the task are tried, then
@@ -165,10 +165,7 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
     if score.startswith("time/"):
         return TIME
     plain = score.rpartition("/")[2].partition(OF)[0]
-    own_metrics = {metric.name: metric for metric in (TASKS.get(task).metrics if task in TASKS else ())} if task else {}
     for name in _prefixes(plain):
-        if name in own_metrics:
-            return own_metrics[name]
         if name in METRICS:
             metric: Metric = METRICS.get(name)
             return metric
@@ -176,30 +173,30 @@ def find_metric(score: str, task: str | None = None) -> Metric | None:
     return next((others[name] for name in _prefixes(plain) if name in others), None)
 
 
-def metric_of(score: str, task: str | None = None) -> Metric:
+def metric_of(score: str) -> Metric:
     """Return the metric of a score.
 
     One that is not registered has no unit, higher values are better, and it is in no model card.
     """
-    return find_metric(score, task) or Metric(score.rpartition("/")[2].partition(OF)[0])
+    return find_metric(score) or Metric(score.rpartition("/")[2].partition(OF)[0])
 
 
-def known_metric(score: str, task: str | None = None) -> Metric | None:
+def known_metric(score: str) -> Metric | None:
     """Return the metric of a score that another program may have named, or None.
 
     As :func:`find_metric`, but a part such as "loss" in "accuracy-loss" makes another metric.
     """
-    metric = find_metric(score, task)
+    metric = find_metric(score)
     return None if metric and metric is not TIME and _is_unsure(part_of(score, metric)) else metric
 
 
-def find_direction(score: str, task: str | None = None) -> bool | None:
+def find_direction(score: str) -> bool | None:
     """Return True if lower values of a score are better, False if higher ones are, None if that is not known.
 
     A registered metric has its direction. For others higher is better, unless a word of the name speaks against it:
     "eval_loss", "wer", "neg_log_loss", "seconds".
     """
-    metric = known_metric(score, task)
+    metric = known_metric(score)
     return metric.lower_is_better if metric else None if _is_unsure(score) else False
 
 
@@ -247,13 +244,13 @@ def part_of(score: str, metric: Metric) -> str:
     return score.rpartition("/")[2].partition(OF)[0].removeprefix(metric.name).removeprefix("-")
 
 
-def floors_of(score: str, task: str | None = None) -> list[str]:
+def floors_of(score: str) -> list[str]:
     """Return the names of the baseline scores that a score must beat.
 
     The result is empty for a baseline. For "test/bleu", this is "test/bleu-of-copy"; for a part, the floors of that
     part.
     """
-    metric = metric_of(score, task)
+    metric = metric_of(score)
     if OF in score:
         return []
     part = part_of(score, metric)
@@ -261,23 +258,22 @@ def floors_of(score: str, task: str | None = None) -> list[str]:
     return [f"{whole}{OF}{floor}-{part}" if part else f"{whole}{OF}{floor}" for floor in metric.floors]
 
 
-def divergence_of(score: str, task: str | None = None) -> str | None:
+def divergence_of(score: str) -> str | None:
     """Return the name of the baseline score that diverged runs miss.
 
     A run whose score is worse than this one has diverged: "test/perplexity-of-unigram" for "test/perplexity". The
     result is ``None`` if the metric has no such floor, and for a score of a baseline.
     """
-    floor = metric_of(score, task).diverged_past
-    return next((name for name in floors_of(score, task) if floor and f"{OF}{floor}" in name), None)
+    floor = metric_of(score).diverged_past
+    return next((name for name in floors_of(score) if floor and f"{OF}{floor}" in name), None)
 
 
-def find_baseline(name: str, task: str | None = None) -> Baseline | None:
+def find_baseline(name: str) -> Baseline | None:
     """Return the baseline of a name, or None.
 
     Baselines of ``task`` take precedence.
     """
-    tasks = sorted(_tasks(), key=lambda entry: entry.name != task)
-    return next((baseline for entry in tasks for baseline in entry.baselines if baseline.name == name), None)
+    return next((baseline for entry in _tasks() for baseline in entry.baselines if baseline.name == name), None)
 
 
 def baseline_of(score: str, scores: Iterable[str]) -> tuple[str, str] | None:

@@ -110,9 +110,7 @@ def _most_resident() -> int:
 
     Read from Linux's status if it is there, else from ``getrusage``.
     """
-    if (peak := _of_status("VmHWM")) is not None:
-        return peak
-    return peak_resident()
+    return _of_status("VmHWM") or peak_resident()
 
 
 def _of_status(field: str) -> int | None:

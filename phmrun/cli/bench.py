@@ -47,18 +47,11 @@ def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
     Raises:
         PhmrunError: An entry is anything else; ``flag`` names the option.
     """
-    return [number(part, flag) for part in listed(values)]
-
-
-def number(text: str, flag: str) -> int:
-    """Return a positive integer.
-
-    Raises:
-        PhmrunError: The text is anything else; ``flag`` names the option.
-    """
-    if not text.isdecimal() or int(text) < 1:
-        raise PhmrunError(f"{text!r} is not a positive whole number", where=flag)
-    return int(text)
+    parts = listed(values)
+    for part in parts:
+        if not part.isdecimal() or int(part) < 1:
+            raise PhmrunError(f"{part!r} is not a positive whole number", where=flag)
+    return [int(part) for part in parts]
 
 
 def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """``phmrun compress``: structured matrices fitted to those of a trained run."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.options import Checkpoint, Json, Plugin, RunArgument, RunsDirectory, choose_run, settings
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.grouping import grouped_by
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
 from phmrun.shares import share_of
@@ -199,10 +201,8 @@ def _show(plan: "Plan") -> None:
     Columns: kind, number, shape, structures, share of parameters kept, and mean energy kept, of the matrices and of
     their outputs. Totals are parameters and, if calibrated, the losses before and after.
     """
-    from phmrun.exchange.maps import by_kind
-
     rows = []
-    for kind, maps in by_kind(plan.maps).items():
+    for kind, maps in grouped_by(plan.maps, attrgetter("kind")).items():
         shape, layers = "×".join(map(str, maps[0].shape)), ", ".join(sorted({_label(entry.layer) for entry in maps}))
         size = sum(entry.parameters for entry in maps) / sum(entry.shape[0] * entry.shape[1] for entry in maps)
         energy = sum(entry.energy for entry in maps) / len(maps)

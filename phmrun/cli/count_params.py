@@ -51,8 +51,7 @@ def count_params(
         return
     if learnt is None:
         asked = f"with a vocabulary of up to {max(config.sizes):,}"
-        text = f"The data ({config.data.name}) are not on this machine: counted {asked}."
-        console.print_aside(text)
+        console.print_aside(f"The data ({config.data.name}) are not on this machine: counted {asked}.")
     modules: dict[str, dict[str, int]] = {}  # sums by the first part of the names
     for module in count["modules"]:
         name = module["name"].partition(".")[0]

@@ -66,12 +66,8 @@ def evaluate(
     metrics = evaluate_run(
         open_run(scored),
         split=split or "test",
-        decoding=options.decoding(),
-        checkpoint=options.checkpoint,
-        average=options.average,
-        batch_size=options.batch_size,
-        device=options.device,
         files=files,
         pairs=pairs,
+        **options.arguments(),
     )
     console.print_result(scored.id, scored.path, metrics, as_json)

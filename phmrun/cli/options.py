@@ -360,15 +360,17 @@ class DecodingOptions:
     device: Device = "auto"
     plugin: Plugin = None
 
-    def decoding(self, **more: Any) -> dict[str, Any]:
-        """Return the keys of the decoding section that the user set.
+    def arguments(self, **more: Any) -> dict[str, Any]:
+        """Return decoding, checkpoint, average, batch_size and device, for a predictor.
 
-        ``more`` are options of one verb only. Options and ``more`` override ``--set``; those that are None are left
-        out.
+        Decoding holds the keys of the decoding section that the user set. ``more`` are such options of one verb only.
+        Options and ``more`` override ``--set``; those that are None are left out.
 
         Raises:
             ConfigError: ``--set`` names a key outside the decoding section.
         """
         from_set = {key: value for key, value, _ in settings(self.set_ or [], "decoding")}
         flags = {name: getattr(self, name) for name in ("beam", "alpha", "engine", "quantization")} | more
-        return {**from_set, **{name: value for name, value in flags.items() if value is not None}}
+        decoding = {**from_set, **{name: value for name, value in flags.items() if value is not None}}
+        others = {name: getattr(self, name) for name in ("checkpoint", "average", "batch_size", "device")}
+        return {"decoding": decoding, **others}

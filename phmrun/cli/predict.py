@@ -52,14 +52,8 @@ def predict(
         set_threads()
         trained = open_run(chosen)
         kernels = trained.kernels()
-        predictor = trained.predictor(
-            decoding=options.decoding(nbest=nbest),
-            checkpoint=options.checkpoint,
-            average=options.average,
-            # a larger batch would delay the answer to a typed line
-            batch_size=1 if typed else options.batch_size,
-            device=options.device,
-        )
+        at_once = {"batch_size": 1} if typed else {}  # a larger batch would delay the answer to a typed line
+        predictor = trained.predictor(**{**options.arguments(nbest=nbest), **at_once})
     if typed:
         console.print_aside(f"Type {predictor.prompt}; end with Ctrl-D.")
     exact = getattr(predictor, "exact", False)

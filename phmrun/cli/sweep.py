@@ -112,11 +112,10 @@ def sweep(
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
 
         share = threads or 1
-        workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share)
+        workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share, deadline)
     else:
-        workers = _local_workers(design, runs_dir, jobs, threads)
-    bad = workers.carry_out(statuses, retry_failed=retry_failed, deadline=deadline)
-    _is_over(deadline)
+        workers = _local_workers(design, runs_dir, jobs, threads, deadline)
+    bad = workers.carry_out(statuses, retry_failed=retry_failed)
     after = survey(design, runs_dir)
     if as_json:
         console.print_json(sweep_output.facts(design, after, runs_dir, workers.slots))
@@ -156,14 +155,6 @@ def to_run(statuses: Sequence[CellStatus], retry_failed: bool) -> list[CellStatu
     return [status for status in distinct(statuses) if status.state not in over]
 
 
-def _is_over(deadline: float | None) -> bool:
-    """Return True if the deadline (of ``time.monotonic``) has passed, and log a message then."""
-    over = deadline is not None and time.monotonic() >= deadline
-    if over:
-        note("time limit reached; the same command continues")
-    return over
-
-
 class Workers:
     """Workers that run the cells of a sweep.
 
@@ -171,18 +162,23 @@ class Workers:
         place: Folder of the sweep.
         executor: Executor of the runs.
         threads: CPU threads per run; 0: torch's default.
+        deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
     """
 
-    def __init__(self, place: Workplace, executor: Executor, threads: int) -> None:
-        self.place, self.executor, self.threads = place, executor, threads
+    def __init__(self, place: Workplace, executor: Executor, threads: int, deadline: float | None) -> None:
+        self.place, self.executor, self.threads, self.deadline = place, executor, threads, deadline
         self.slots = executor.room()
+
+    @property
+    def is_late(self) -> bool:
+        """True if the deadline has passed."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     def carry_out(
         self,
         statuses: Sequence[CellStatus],
         *,
         retry_failed: bool = False,
-        deadline: float | None = None,
         later: Sequence[CellStatus] = (),
         trials: bool = False,
     ) -> dict[str, list[str]]:
@@ -191,7 +187,6 @@ class Workers:
         Args:
             statuses: States of all cells.
             retry_failed: Run failed cells again.
-            deadline: Time limit on the clock of ``time.monotonic``; None: no limit.
             later: Further runs of the sweep that follow, for the time left.
             trials: True if the cells are trials of tuning.
 
@@ -208,22 +203,23 @@ class Workers:
 
             def watch(event: Event | None) -> None:
                 """Note a failed run, and show the event; interruptions after the deadline are no failures."""
-                over = deadline is not None and time.monotonic() >= deadline
                 failed = event is not None and event.code and event.status.state is not CellState.DONE
-                if event is not None and failed and (event.status.state is CellState.FAILED or not over):
+                if event is not None and failed and (event.status.state is CellState.FAILED or not self.is_late):
                     bad[str(event.status.cell.run_id)] = event.log
                 view(event)
 
             left = to_run(statuses, retry_failed)
             try:
-                Scheduler(left, self.place, self.executor, self.threads, retry_failed, watch, deadline).run()
+                Scheduler(left, self.place, self.executor, self.threads, retry_failed, watch, self.deadline).run()
             except KeyboardInterrupt as error:
                 which = error.which if isinstance(error, Interrupted) else signal.SIGINT
                 raise Interrupted(which, tracker.summary()) from error
+        if self.is_late:
+            note("time limit reached; the same command continues")
         return bad
 
 
-def _local_workers(design: Plan, runs_dir: Path, jobs: int | None, threads: int) -> Workers:
+def _local_workers(design: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None) -> Workers:
     """Return workers on this machine.
 
     Args:
@@ -237,7 +233,7 @@ def _local_workers(design: Plan, runs_dir: Path, jobs: int | None, threads: int)
     executor = LocalExecutor(jobs or len(devices) or 1, devices)
     slots = executor.room()
     share = max(1, usable_cores() // slots) if slots > 1 else _threads_alone(design, runs_dir)
-    return Workers(_workplace(design, runs_dir), executor, threads or share)
+    return Workers(_workplace(design, runs_dir), executor, threads or share, deadline)
 
 
 def _threads_alone(design: Plan, runs_dir: Path) -> int:
@@ -286,7 +282,7 @@ def _tuned(
     if not design.sweep.file.tune:
         return design
     make = maker(design)
-    workers = _local_workers(design, runs_dir, jobs, threads)
+    workers = _local_workers(design, runs_dir, jobs, threads, deadline)
     while True:
         rows = settled(design, runs_dir, make)  # in each round, since the next trials depend on the best values so far
         statuses = [status for row in rows for status in row.all_trials]
@@ -300,9 +296,9 @@ def _tuned(
         later = [status for status in waiting if status.cell.run_id not in ids]
         keys = ", ".join(dict.fromkeys(key for row in rows for key in row.space))
         note(f"{len(left)} of {len(statuses)} trials of {keys} are left, {len(rows[0].all_trials)} for each row")
-        bad = workers.carry_out(statuses, retry_failed=retry_failed, deadline=deadline, later=later, trials=True)
+        bad = workers.carry_out(statuses, retry_failed=retry_failed, later=later, trials=True)
         retry_failed = False
-        if _is_over(deadline):
+        if workers.is_late:
             return None
         if any(s.cell.run_id in bad and look(s.cell, runs_dir).state not in OVER for s in left):
             raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")

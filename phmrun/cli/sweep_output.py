@@ -4,6 +4,7 @@ Imported when the verb runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
+from phmrun.grouping import grouped_by
 from phmrun.ledger.wording import duration, row_name
 from phmrun.statistics.welch import detectable_deviations
 from phmrun.sweeps import Plan
@@ -29,9 +31,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     if as_json:
         console.print_json(summary)
         return
-    groups: dict[tuple[tuple[str, str], ...], list[CellStatus]] = {}
-    for status in statuses:
-        groups.setdefault(status.cell.row, []).append(status)
+    groups = grouped_by(statuses, attrgetter("cell.row"))
     keys = list(dict.fromkeys(key for status in statuses for key in status.cell.at if key != SEED))
     rows = []
     for group in groups.values():
@@ -125,11 +125,8 @@ def tell_faults(statuses: Iterable[CellStatus]) -> None:
 
     The line has the first cell's state and label, and the number of others.
     """
-    by_reason: dict[str, list[CellStatus]] = {}
-    for status in statuses:
-        if status.cell.fault is not None:
-            by_reason.setdefault(str(status.cell.fault), []).append(status)
-    for reason, group in by_reason.items():
+    faulty = [status for status in statuses if status.cell.fault is not None]
+    for reason, group in grouped_by(faulty, lambda status: str(status.cell.fault)).items():
         others = f" and {len(group) - 1} more" if len(group) > 1 else ""
         console.print_aside(f"{group[0].state}: {group[0].cell.label}{others}: {reason}")
 

@@ -47,10 +47,8 @@ def sync(
     for run in chosen:
         synced = replay(run, mode)
         if as_json:
-            facts = {"run_id": run.id, "mode": mode, "rows": synced.rows}
-            console.print_json({**facts, "wandb_dir": synced.directory, "url": synced.url})
+            console.print_json({"run_id": run.id, "mode": mode, **synced})
             continue
-        where = synced.url or synced.directory
-        console.print_line(f"{run.id}: {synced.rows:,} rows in {where}")
+        console.print_line(f"{run.id}: {synced['rows']:,} rows in {synced['url'] or synced['wandb_dir']}")
         if mode == "offline":
-            console.print_aside(f"upload it with: wandb sync {synced.directory}")
+            console.print_aside(f"upload it with: wandb sync {synced['wandb_dir']}")

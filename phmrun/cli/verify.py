@@ -115,5 +115,4 @@ def _print(chains: "list[Chain]") -> None:
             continue
         console.print_line(name)
         for link in links:
-            text = f"  {marks[link.state]} {link.name}: {link.detail}"
-            console.print_line(text)
+            console.print_line(f"  {marks[link.state]} {link.name}: {link.detail}")

@@ -157,12 +157,9 @@ def with_absolute_paths(config: Config) -> Config:
     has_user_files = data.name == "files"
     changes: dict[str, Any] = {}
     for name in type(data).model_fields:
-        value = getattr(data, name)
-        if value is not None and not is_hashed(type(data), name):
-            many = isinstance(value, tuple)
-            changed: Any = (
-                tuple(_absolute(item, has_user_files) for item in value) if many else _absolute(value, has_user_files)
-            )
+        if not is_hashed(type(data), name):
+            value = getattr(data, name)
+            changed = _absolute(value, has_user_files)
             changes |= {name: changed} if changed != value else {}
     update: dict[str, Any] = {"data": data.model_copy(update=changes)} if changes else {}
     if config.adapts and not config.adapts.is_absolute():
@@ -176,6 +173,8 @@ def _absolute(value: Any, prefixes: bool) -> Any:
     It is looked up below the current folder, then below the data directory. With ``prefixes``, a text counts as the
     beginning of paths, too. Anything else is returned unchanged, also a relative path that neither folder has.
     """
+    if isinstance(value, tuple):
+        return tuple(_absolute(item, prefixes) for item in value)
     if (not isinstance(value, Path) and not (prefixes and isinstance(value, str))) or Path(value).is_absolute():
         return value
     for folder in (Path.cwd(), data_dir()):

@@ -47,7 +47,7 @@ def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     """
     keys = list(keys)
     texts = {key: provenance_of(key, given) for key in keys}
-    others = {name: text for name, text in given.items() if not any(_begins(key, name) for key in keys)}
+    others = {name: text for name, text in given.items() if not any(f"{key}.".startswith(f"{name}.") for key in keys)}
     return {**others, **{key: text for key, text in texts.items() if text is not None}}
 
 
@@ -62,8 +62,3 @@ def grouped(values: Mapping[str, tuple[Any, str]]) -> list[tuple[str, str]]:
         settings.setdefault(text, []).append(key if isinstance(value, Mapping) else f"{key} = {value}")
     order = {kind: number for number, kind in enumerate((*KINDS, ""))}
     return [(text, ", ".join(settings[text])) for text in sorted(settings, key=lambda text: order[kind_of(text)])]
-
-
-def _begins(key: str, name: str) -> bool:
-    """Return True if ``name`` is the dotted key or one of its sections."""
-    return key == name or key.startswith(f"{name}.")

@@ -370,8 +370,6 @@ class _Training:
             for split in (*(name for name in self.config.score_on if name != last), last):
                 metrics |= evaluate_run(open_run(self.run), split=split, data=self.data)
         self.run.set_state(State.DONE, fitted.reason, step=fitted.step, seconds=fitted.seconds)
-        samples = self.run.samples()
-        if samples:
-            mirror.table("samples", samples["columns"], samples["rows"])
+        mirror.samples(self.run.samples())
         mirror.summary({name: score.get("value") for name, score in metrics.items() if isinstance(score, Mapping)})
         return TrainResult(self.run.id, self.run.path, metrics, State.DONE)

@@ -246,9 +246,8 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
                     structure.load_state_dict(plan.structures[name].state_dict())
 
     marks = {"compresses": trained.run.id, "weights": weights, "calibration": str(batches)}
-    if not taught:
-        return Derivation(marks, start)
-    return Derivation({**marks, "teacher": trained.run.id}, start, trained)
+    teacher = {"teacher": trained.run.id} if taught else {}
+    return Derivation({**marks, **teacher}, start, trained if taught else None)
 
 
 def calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:

@@ -163,8 +163,8 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
             hint=f"phmrun export {trained.run.reference} --format onnx",
         )
     trained.load(checkpoint)
-    suffix = "" if precision == "none" else f"-{precision}"
-    path = out or trained.run.access.folder("exports") / f"ctranslate2{suffix}"
+    form = Format("ctranslate2", precision=precision)
+    path = out or trained.run.access.folder("exports") / f"{form.name}{form.suffix}"
     check_out(path, "model.bin")
     vocabularies, search = cast(Vocabularies, trained.vocabulary), cast(Any, decoding_section(trained.config))
     converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
@@ -200,8 +200,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
             if settings.path is None:
                 what = "updates without the folder of their model: the run has no model.path"
                 raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
-            updates = folders.write_peft(model, beside, base=str(settings.path), name=directory.name, facts=facts)
-            difference = max(update.error for update in updates)
+            difference = folders.write_peft(model, beside, base=str(settings.path), name=directory.name, facts=facts)
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
         folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))

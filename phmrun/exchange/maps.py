@@ -1,6 +1,6 @@
 """Fitted replacements of a network's matrices, and the allocation of a parameter budget among them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,17 +65,6 @@ def fitted_map(name: str, weight: Tensor, structure: Structure, covariance: Tens
         energy_kept(weight, fitted),
         None if covariance is None else energy_kept(weight, fitted, covariance),
     )
-
-
-def by_kind(maps: Iterable[FittedMap]) -> dict[str, list[FittedMap]]:
-    """Group maps that have the same place in different layers.
-
-    Keys are their kinds; the order is kept.
-    """
-    kinds: dict[str, list[FittedMap]] = {}
-    for item in maps:
-        kinds.setdefault(item.kind, []).append(item)
-    return kinds
 
 
 def spread(choices: Mapping[str, Sequence[FittedMap]], most: int) -> dict[str, FittedMap]:

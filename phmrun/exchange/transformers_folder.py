@@ -118,8 +118,10 @@ def _factored(name: str, update: Added) -> Factored:
     return Factored(name, (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), error)
 
 
-def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str]) -> list[Factored]:
-    """Write the updates of a network, and a classifier, as an adapter folder of peft; return the updates.
+def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str]) -> float:
+    """Write the updates of a network, and a classifier, as an adapter folder of peft.
+
+    Return the largest relative error of an update.
 
     Args:
         network: Network of transformers with updates.
@@ -173,4 +175,4 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         code=f"from peft import PeftModel\n\n{code}",
     )  # fmt: skip
     write_text(folder / "README.md", page)
-    return updates
+    return max(update.error for update in updates)

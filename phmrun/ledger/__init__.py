@@ -7,4 +7,4 @@ from phmrun.ledger.history import History
 from phmrun.ledger.lock import Holder, Lock
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State, Status
-from phmrun.ledger.wandb_mirror import Mirror, Synced, sync, wandb_mode
+from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode

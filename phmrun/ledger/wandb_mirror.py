@@ -9,9 +9,8 @@ opened.
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
 
@@ -114,20 +113,24 @@ class Mirror:
         self._step = figures.get(STEP, self._step)
         self._send(lambda segment: segment.log(figures))
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Log a table at the last logged step, if there is one.
+    def samples(self, samples: Mapping[str, Any]) -> None:
+        """Log a table of samples, if there are any, at the last logged step, if there is one.
 
         Each call writes a file into the run directory.
+
+        Args:
+            samples: Names of the ``columns``, and ``rows``.
         """
 
         def send(segment: Any) -> None:
             """Log the table to a segment, with the last step if there is one."""
             import wandb
 
-            table = wandb.Table(columns=list(columns), data=[list(row) for row in rows])
-            segment.log({name: table} if self._step is None else {name: table, STEP: self._step})
+            table = {SAMPLES: wandb.Table(columns=samples["columns"], data=samples["rows"])}
+            segment.log(table if self._step is None else {**table, STEP: self._step})
 
-        self._send(send)
+        if samples:
+            self._send(send)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Set values of the whole run; those of the same name are replaced.
@@ -265,22 +268,7 @@ def _surroundings(directory: Path, mode: Mode) -> Iterator[None]:
         os.environ.update(before)
 
 
-@dataclass(frozen=True)
-class Synced:
-    """Result of a replay.
-
-    Attributes:
-        rows: Number of rows of the history.
-        directory: W&B run directory.
-        url: Address of the run's page; ``None`` if offline.
-    """
-
-    rows: int
-    directory: Path | None
-    url: str | None
-
-
-def sync(run: Run, mode: str = "online") -> Synced:
+def sync(run: Run, mode: str = "online") -> dict[str, Any]:
     """Replay a run as one W&B run.
 
     It has config (empty without a file), history, scores, parameter counts ("parameters/…") and samples. The W&B run
@@ -290,6 +278,10 @@ def sync(run: Run, mode: str = "online") -> Synced:
     Args:
         run: Run to replay; it may be training, unless it is mirrored online at the moment.
         mode: ``online``, or ``offline``: one complete W&B run directory, for `wandb sync` on another machine.
+
+    Returns:
+        Number of ``rows`` of the history, ``wandb_dir`` (the W&B run directory), and ``url`` of the run's page; None if
+        offline.
 
     Raises:
         PhmrunError: (exit 2) W&B is disabled or cannot be used, or the run is being mirrored online.
@@ -305,15 +297,14 @@ def sync(run: Run, mode: str = "online") -> Synced:
     run.access.folder(run.wandb_dir.name)  # raises if a link leads out of the run
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
     mirror = Mirror(run, mode, config=config, whole=True)
-    # Read before logging: a failed or finished mirror has neither.
-    directory, url = mirror.directory, mirror.url
+    # Read before logging: a failed or finished mirror has neither directory nor address.
+    synced = {"rows": len(rows), "wandb_dir": mirror.directory, "url": mirror.url}
     for row in rows:
         mirror.log(row)
-    if samples:
-        mirror.table(SAMPLES, samples["columns"], samples["rows"])
+    mirror.samples(samples)
     mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
     mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
-    return Synced(len(rows), directory, url)
+    return synced
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

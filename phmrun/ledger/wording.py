@@ -18,7 +18,7 @@ FIGURES = {"gradient_norm": "norm of the gradient", "lr": "learning rate"}
 """Names of the history's figures that are not metrics."""
 
 
-def title(score: str, task: str | None = None) -> str:
+def title(score: str) -> str:
     """Return a score's name in words, with its unit in parentheses.
 
     "test/accuracy-of-copy" becomes "test accuracy of copy (%)". The splits val and dev are "validation", train is
@@ -27,7 +27,7 @@ def title(score: str, task: str | None = None) -> str:
     """
     split, _, name = score.rpartition("/")
     plain, of, baseline = name.partition(OF)
-    metric = find_metric(score, task) if split != "time" else None
+    metric = find_metric(score) if split != "time" else None
     words = metric.words if metric else FIGURES.get(plain, plain.replace("_", " "))
     part = part_of(score, metric) if metric else ""
     text = " ".join(filter(None, [SPLITS.get(split, split), words, part, f"of {baseline}" if of else ""]))
@@ -67,13 +67,13 @@ def row_name(labels: Mapping[str, str]) -> str:
     return ", ".join([*(" ".join(words) for words in parts.values() if words), *others])
 
 
-def explained(scores: Sequence[str], task: str | None = None) -> list[str]:
+def explained(scores: Sequence[str]) -> list[str]:
     """Return a line "name: rule" for each registered baseline among scores.
 
     A baseline is what follows "-of-" in a score's name. Each has one line, in order of first appearance.
     """
     names = dict.fromkeys(name.partition(OF)[2] for name in scores if OF in name)
-    baselines = [find_baseline(name, task) for name in names]
+    baselines = [find_baseline(name) for name in names]
     return [f"{baseline.name}: {baseline.meaning}" for baseline in baselines if baseline]
 
 

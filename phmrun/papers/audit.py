@@ -249,12 +249,6 @@ class _Networks:
         """
         return Printed.parse(row.published[heading], self.table.columns[heading].unit, row.digits.get(heading))
 
-    def agree(self, cells: Sequence[tuple[PaperRow, str]]) -> bool:
-        """True if each printed count is its network's, rounded or cut."""
-        return all(
-            judge(self.printed(row, heading), self.count(row, heading)) is not Match.NONE for row, heading in cells
-        )
-
 
 def measured(counts: Counts, measure: str | list[str], without: list[str], where: str) -> int:
     """Return the parameters that a measure selects from counts.
@@ -344,7 +338,8 @@ def _sources(
         amounts = [networks.printed(*cell).amount for cell in cells]
         total = sum((sign * amount for sign, amount in zip(signs.values(), amounts, strict=False)), Fraction())
         listed = " and ".join(its.published[name] for its, name in cells)
-        verdict = Verdict.ROUNDED if networks.agree(cells) else Verdict.DIFFERS
+        agree = all(judge(networks.printed(*cell), networks.count(*cell)) is not Match.NONE for cell in cells)
+        verdict = Verdict.ROUNDED if agree else Verdict.DIFFERS
         yield _derive(column, *amounts) if column.derived else total, verdict, f"derived from the printed {listed}"
     if heading in row.repeats:
         name, repeated = row.repeats[heading]

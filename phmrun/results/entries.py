@@ -15,6 +15,7 @@ from phmrun.config import Experiment, LayerConfig, load_run_config, run_id, sema
 from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
+from phmrun.grouping import grouped_by
 from phmrun.ledger import Run
 from phmrun.ledger.directory import CONFIG, config_values, layer_label, network_label
 from phmrun.ledger.status import State
@@ -221,10 +222,8 @@ def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:
     """
     added: dict[str, None] = {}
     while True:
-        groups: dict[tuple[str, ...], list[Entry]] = {}  # experiments by cell
-        for entry in entries:
-            groups.setdefault(tuple(entry.label(key) for key in (*keys, *added)), []).append(entry)
-        mixed = next((group for group in groups.values() if len(set(identities(group))) > 1), None)
+        cells = grouped_by(entries, lambda entry: tuple(entry.label(key) for key in (*keys, *added)))
+        mixed = next((group for group in cells.values() if len(set(identities(group))) > 1), None)
         if mixed is None:
             return list(added)
         further = dict.fromkeys(_differing(mixed))

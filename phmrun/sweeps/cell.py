@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from phmrun.config import Experiment
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.sweeps.selection import SEED, label_of
 
 
@@ -79,11 +79,6 @@ class Cell:
     def row(self) -> tuple[tuple[str, str], ...]:
         """Keys and texts of the values that cells of one row share: all except the seed."""
         return tuple((key, text) for key, text in self.labels.items() if key != SEED)
-
-    @property
-    def blocked(self) -> bool:
-        """True if the cell cannot be run because its data are missing or malformed."""
-        return self.fault is not None and self.fault.code == ExitCode.DATA
 
 
 Make = Callable[[Cell, Mapping[str, Any]], Cell]  # builds a cell from another and values by dotted key

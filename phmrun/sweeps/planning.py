@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from phmrun.config.layering import OptionsOf
 from phmrun.config.options import options_of
 from phmrun.engine.code import code_marks
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.grouping import grouped_by
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import list_runs
 from phmrun.ledger.run import Run
@@ -218,9 +220,7 @@ def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, 
     current = chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir)
     if seeds is not None or current.sweep.file.replicates:
         return current
-    rows: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for cell in current.cells:
-        rows.setdefault(cell.row, []).append(cell)
+    rows = grouped_by(current.cells, attrgetter("row"))
     wanted = {key: values for key, values in read_selection(only or []).items() if key == SEED}
     texts = {run.id.split("-")[-2] for run in list_runs(runs_dir) if run.id.count("-")}  # TASK-DATA-NETWORK-SEED-DIGITS
     recorded = {int(text) for text in texts if text.isdecimal()} - {cell.at[SEED] for cell in current.cells}

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import isfinite, sqrt
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.grouping import grouped_by
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of, require_direction
@@ -103,10 +105,7 @@ def settled(plan: Plan, runs_dir: Path, make: Make) -> list[Tuned]:
             rate. With replicates, see :func:`grid_of_three`.
     """
     space = plan.sweep.file.space
-    by_row: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
-    for cell in plan.cells:
-        if cell.run_id is not None:
-            by_row.setdefault(cell.row, []).append(cell)
+    by_row = grouped_by((cell for cell in plan.cells if cell.run_id is not None), attrgetter("row"))
     for cells in by_row.values():
         if cells[0].config is not None:
             require_direction(cells[0].config.training.monitor, "training.monitor")

@@ -104,7 +104,8 @@ def test_disabled_leaves_nothing_and_imports_nothing(run: Run, tmp_path: Path) -
         "import sys; from pathlib import Path; from phmrun.ledger import Run\n"
         "from phmrun.ledger.wandb_mirror import Mirror\n"
         "mirror = Mirror(Run(Path(sys.argv[1])), config={'a': 1})\n"
-        "mirror.log({'step': 1}); mirror.table('t', ['a'], [['b']]); mirror.summary({'x': 1}); mirror.finish()\n"
+        "mirror.log({'step': 1}); mirror.samples({'columns': ['a'], 'rows': [['b']]}); mirror.summary({'x': 1})\n"
+        "mirror.finish()\n"
         "print(mirror.directory, mirror.url, 'wandb' in sys.modules)"
     )
     environment = {**os.environ, "WANDB_MODE": "disabled"}
@@ -123,7 +124,7 @@ def test_offline_holds_config_rows_table_and_summary(
     mirror = Mirror(run, "offline", config={**LABELS, "layer": {"structure": "phm", "n": 4}, "rate": math.inf})
     mirror.log({"step": 10, "time": 1.5, "train/loss": 3.25})
     mirror.log({"step": 20, "time": 2.5, "train/loss": math.nan, "val/bleu": None})
-    mirror.table("samples", ("source", "translation"), [("a dog", "ein Hund")])
+    mirror.samples({"columns": ["source", "translation"], "rows": [["a dog", "ein Hund"]]})
     mirror.summary({"model": "Transformer(…)", "parameters/total": 1000})
     directory = mirror.directory
     mirror.finish()
@@ -203,8 +204,8 @@ def resumed(run: Run) -> Run:
 def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
     before = everything_below(resumed.wandb_dir)
     synced = sync(resumed, "offline")
-    assert (synced.rows, synced.url) == (4, None)
-    actual = contents(synced.directory)
+    assert (synced["rows"], synced["url"]) == (4, None)
+    actual = contents(synced["wandb_dir"])
     assert (actual["run"].run_id, actual["run"].project, actual["run"].run_group) == (ID, "p", "nmt-multi30k")
     assert actual["config"]["layer"] == {"structure": "phm", "n": 4}
     assert column(actual, "train/loss") == [1 / step for step in (10, 20, 30, 40)]
@@ -218,7 +219,7 @@ def test_sync_replays_all_segments_as_one_run(resumed: Run) -> None:
 
 def test_sync_without_a_mirror_has_the_labels_of_the_config(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "runs", ID, CONFIG)
-    actual = contents(sync(run, "offline").directory)
+    actual = contents(sync(run, "offline")["wandb_dir"])
     assert (actual["run"].project, actual["run"].run_group, actual["run"].job_type) == ("p", "nmt-multi30k", "nmt")
     assert sorted(actual["run"].tags) == ["n=4", "phm"]
 

@@ -33,12 +33,11 @@ def test_every_announced_metric_has_the_name_of_its_object():
 
 
 def test_floors_are_scores_of_the_same_items():
-    assert floors_of("test/perplexity", "lm") == ["test/perplexity-of-unigram"]
-    assert "test/accuracy-of-majority-matched" in floors_of("test/accuracy-matched", "nli")
-    assert floors_of("test/bleu", "nmt") == ["test/bleu-of-copy", "test/bleu-of-dictionary"]
+    assert floors_of("test/perplexity") == ["test/perplexity-of-unigram"]
+    assert "test/accuracy-of-majority-matched" in floors_of("test/accuracy-matched")
+    assert floors_of("test/bleu") == ["test/bleu-of-copy", "test/bleu-of-dictionary"]
     assert floors_of("test/sentence-bleu-nltk")[0] == "test/sentence-bleu-nltk-of-copy"
-    assert floors_of("test/bleu", "style") == []  # copying the source is a reference there
-    assert floors_of("test/bleu-of-copy", "nmt") == []
+    assert floors_of("test/bleu-of-copy") == []
 
 
 def f1_of(sums):

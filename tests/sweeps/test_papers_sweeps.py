@@ -8,6 +8,7 @@ from toy_planner import runs_of
 
 from phmrun.config import packaged_names
 from phmrun.datasets import CATALOGUE
+from phmrun.errors import ExitCode
 from phmrun.layers import options_of
 from phmrun.papers import load_table, table_names
 from phmrun.papers.table import column_groups, is_trained
@@ -38,7 +39,7 @@ def test_the_rows_of_a_table_are_experiments(name, planned):
     columns = len(set(column_groups(table).values()))
     assert len(created.cells) == columns * sum(is_trained(row) for row in table.rows)
     for cell in created.cells:
-        assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
+        assert cell.fault is None or cell.fault.code == ExitCode.DATA, f"{cell.label}: {cell.fault}"
         assert cell.config.data.name in CATALOGUE.names()  # the paper's data, never what a task takes unasked
 
 
@@ -51,13 +52,13 @@ def test_a_twin_is_its_table_in_reduced_settings(name, planned):
     assert {cell.at["row"] for cell in created.cells} <= {cell.at["row"] for cell in whole.cells}
     assert not runs_of(created).keys() & runs_of(whole).keys()
     for cell in created.cells:
-        assert cell.fault is None or cell.blocked, f"{cell.label}: {cell.fault}"
+        assert cell.fault is None or cell.fault.code == ExitCode.DATA, f"{cell.label}: {cell.fault}"
         assert cell.parameters is None or cell.parameters < 20_000_000
         training = cell.config.training
         assert (training.max_steps or 0) <= 4500
         assert training.max_epochs is None or training.max_epochs <= 15
     if "PHMRUN_DATA" in os.environ:
-        assert not [cell.label for cell in created.cells if cell.blocked]
+        assert not [cell.label for cell in created.cells if cell.fault and cell.fault.code == ExitCode.DATA]
 
 
 def test_every_task_has_a_twin():

@@ -7,6 +7,7 @@ from toy_planner import runs_of
 from phmrun.config import load_run_config, to_yaml
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.experiment import dry_run
+from phmrun.errors import ExitCode
 from phmrun.layers import options_of
 from phmrun.sweeps import load_sweep, plan
 from phmrun.sweeps.inspection import inspector
@@ -44,4 +45,4 @@ def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
 def test_missing_files_block_their_cells(nmt):
     nmt.write_text(nmt.read_text().replace("corpus/,", "nowhere/,"))
     cells = plan(load_sweep(str(nmt)), inspector({}), options_of).cells
-    assert [cell.blocked for cell in cells] == [True] * 4 + [False] * 2
+    assert [bool(cell.fault and cell.fault.code == ExitCode.DATA) for cell in cells] == [True] * 4 + [False] * 2

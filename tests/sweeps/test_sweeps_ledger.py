@@ -7,6 +7,7 @@ import pytest
 from phmrun.cli.app import main
 from phmrun.config import to_yaml
 from phmrun.config.identity import canonical_identity
+from phmrun.errors import ExitCode
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord
 from phmrun.sweeps import planning
@@ -38,7 +39,7 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     assert [item.state for item in actual] == [CellState.DONE] * 2 + [CellState.MISSING] * 4
     table = results_of(created, actual).pivot()
     assert [figures[0].values for figures in table.figures] == [(21.0, 22.0), (), ()]
-    assert all(cell.blocked for cell in planned(nmt, tmp_path / "no runs").cells[:4])
+    assert all(cell.fault.code == ExitCode.DATA for cell in planned(nmt, tmp_path / "no runs").cells[:4])
     with pytest.raises(SystemExit):
         main(["sweep", str(nmt), "--plan", "--runs-dir", str(tmp_path / "runs")])
     assert "6 cells: 2 done · 2 blocked · 2 invalid" in capsys.readouterr().out

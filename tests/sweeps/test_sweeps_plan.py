@@ -8,7 +8,7 @@ from test_sweeps_file import TABLE
 from toy_planner import runs_of
 
 from phmrun.config import load_run_config, run_id, to_yaml
-from phmrun.errors import PhmrunError
+from phmrun.errors import ExitCode, PhmrunError
 
 PHM = {"structure": "phm", "n": 2}
 SWEEP = {
@@ -37,7 +37,7 @@ def test_cells_in_order(planned):
 def test_impossible_cells_say_why(planned):
     faulty = planned(SWEEP).cells[8:]
     assert {str(cell.fault) for cell in faulty} == {"n = 5 does not divide 12"}
-    assert all(cell.run_id is None and not cell.blocked for cell in faulty)
+    assert all(cell.run_id is None and cell.fault.code != ExitCode.DATA for cell in faulty)
     wrong = planned({"task": "toy", "grid": {"layer": ["dense", "pmh"], "layer.n": [2]}}).cells
     assert "the layer 'dense' has no option 'n'" in str(wrong[0].fault)
     assert "did you mean 'phm'" in str(wrong[1].fault)
