@@ -38,7 +38,7 @@ metric plugin_errors
 registry progress checksums
 files
 documents
-errors escaping section shares cores
+errors escaping grouping section shares cores
 """
 """Packages from top to bottom. A package imports packages of lower lines only; those of one line are independent."""
 

@@ -1,5 +1,8 @@
 """Estimate of the remaining time, and the live view."""
 
+import itertools
+from types import SimpleNamespace
+
 import pytest
 
 from phmrun.ledger import Run, State
@@ -68,8 +71,8 @@ def test_the_summary_has_steps_and_the_time_of_whole_runs(at):
 def test_time_besides_training_counts(at, monkeypatch):
     created = at()
     run = created.put(0, State.RUNNING)
-    moments = iter(("2026-01-01T00:00:00Z", "2026-01-01T00:02:00Z"))
-    monkeypatch.setattr("phmrun.ledger.segment.now", lambda: next(moments))
+    moments = itertools.chain((0.0,), itertools.repeat(120.0))
+    monkeypatch.setattr("phmrun.ledger.segment.time", SimpleNamespace(monotonic=lambda: next(moments)))
     Segment(run, {}).end("done")
     run.set_state(State.DONE, seconds=90.0, step=100)
     estimate = Estimate(created.statuses())
