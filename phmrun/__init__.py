@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 __all__ = [
     "Recording",
     "TrainedRun",
