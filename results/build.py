@@ -39,6 +39,8 @@ from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
 RATE = re.compile(r", lr [^,]+")  # in the name of a row
+SWAPPED = {"worse": "better", "better": "worse"}
+OTHER = re.compile("|".join(SWAPPED))
 USUAL = ", embedding dense"  # in the name of a row of a sweep that varies embeddings, too
 COSTS = ("parameters", "multiplications")
 Pictures = dict[Path, Callable[[], Any]]
@@ -220,8 +222,11 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
     direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
     told = [(p.place[0] == narrow) == p.judgement.better for p in direct if p.verdict is Verdict.DIFFERENT]
     names = dict(enumerate(map(sweep.plain_name, range(len(sweep.table.rows)))))
-    names |= {place[1]: name for name, place in placed.items() if place[0] is sweep} | {narrow: "the narrower network"}
-    pairs = [f"{names[p.place[0]]} beside {names[p.beside]}: {p.words.removeprefix('different, ')}" for p in direct]
+    names |= {place[1]: name for name, place in placed.items() if place[0] is sweep}
+    sides = [
+        (names[p.beside], OTHER.sub(lambda word: SWAPPED[word[0]], p.words)) for p in direct if p.place[0] == narrow
+    ]
+    sides += [(names[p.place[0]], p.words) for p in direct if p.beside == narrow]
     cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
     decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
     reach = [difference.detectable for difference in known.values()]
@@ -235,7 +240,7 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         "worst": f"{known[ranked[0]].value:+.2f}, {ranked[0]}",
         "direct": len(direct),
         "direct_better": len(told) - sum(told),
-        "pairs": "; ".join(pairs),
+        "pairs": ", ".join(f"{name} {words.removeprefix('different, ')}" for name, words in sides),
         "decided": " and ".join(decided),
         "seeds": f"{min(counts)} to {max(counts)}",
         "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
