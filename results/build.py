@@ -266,7 +266,7 @@ def overview(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> list[str
     return [
         *(markdown(sentence.format(**told)) for sentence in matrix.get("answer", ())),
         markdown_table(("", "parameters", "multiplications", *(column["name"] for column in columns)), rows),
-        markdown(matrix.get("about", "")),
+        "\n".join(f"- {markdown(text)}" for text in matrix.get("about", ())),
     ]
 
 
@@ -306,6 +306,7 @@ def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
     parts += [
         f"{link('Sweeps', folder / 'sweeps.md')}: all {len(sweeps)}, with costs, pictures, verdicts and commands. "
         f"{len(records)} runs, trials of the tuning among them; {spent:.1f} CPU hours in all.",
+        "This restores the stored runs:",
         fenced(f"phmrun results restore {folder} --runs-dir runs", "console"),
     ]
     pages[Path("RESULTS.md")] = joined(parts)
