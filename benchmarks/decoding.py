@@ -32,7 +32,7 @@ from phmrun.ledger.environment import processor
 from phmrun.models import incremental
 from phmrun.models.options import TransformerOptions
 from phmrun.models.transformer import Transformer
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import EOS, PAD
 
 VOCABULARY, LENGTH = 8000, 20
 Search = Callable[[int, int], object]
@@ -89,7 +89,7 @@ def sentences(batch: int) -> Tensor:
 def search(decoder: incremental.IncrementalTransformer, batch: int, width: int) -> None:
     """Decode random sentences with this beam; each output has ``LENGTH`` tokens."""
     source = sentences(batch)
-    settings: dict[str, Any] = {"alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD, "max_lengths": [LENGTH] * batch}
+    settings: dict[str, Any] = {"alpha": 0.6, "max_lengths": [LENGTH] * batch}
     with torch.inference_mode():
         beam.beam_search(Endless(decoder), source, beam=width, **settings)
 

@@ -14,7 +14,7 @@ from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.families.sequence_to_sequence.predictor import applications
 from phmrun.layers.inference import Choice
 from phmrun.models.incremental import DecoderState, IncrementalTransformer
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import EOS, PAD
 
 NEVER = -1e9  # logit of an excluded token; finite, so that it can still end an output at its limit
 
@@ -72,9 +72,6 @@ class Ours:
             beam=beam,
             alpha=self.search.alpha,
             penalty=self.search.penalty,
-            bos=BOS,
-            eos=EOS,
-            pad=PAD,
             max_lengths=sources.limits,
         )
 

@@ -12,7 +12,7 @@ Sentences are independent: results depend neither on the batch nor on the remova
 Shapes: ``batch`` sentences (``rows`` of them unfinished), ``beam`` hypotheses, ``vocabulary`` target tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from phmrun.decoding.candidates import Candidates, log_probabilities, only_token, true_rows
 from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
+from phmrun.text.vocabulary import BOS, EOS, PAD
 
 Penalty = Literal["gnmt", "power", "steps"]
 _CLOSED = float("inf")  # no live hypothesis can exceed the threshold of a finished sentence
@@ -61,46 +62,35 @@ def beam_search(
     *,
     beam: int,
     alpha: float,
-    bos: int,
-    eos: int,
-    pad: int,
-    max_lengths: Tensor | Sequence[int],
+    max_lengths: list[int],
     nbest: int = 1,
     penalty: Penalty = "gnmt",
 ) -> list[list[Hypothesis]]:
     """Return the best outputs of a batch of sources.
 
-    An empty batch gives an empty list. Call it under ``torch.inference_mode``.
+    Outputs hold no ``BOS`` or ``PAD``. An empty batch gives an empty list. Call it under ``torch.inference_mode``.
 
     Args:
         decoder: Model.
-        source: ``[batch, source_length]``, padded with ``pad``.
+        source: ``[batch, source_length]``, padded with ``PAD``.
         beam: Live hypotheses per sentence; 1 is greedy search.
         alpha: Exponent of the length penalty, at least 0; 0 ranks by log-probability.
-        bos: Beginning-of-sentence token; never generated.
-        eos: End-of-sentence token.
-        pad: Padding token; never generated.
-        max_lengths: Largest number of tokens to generate for each sentence, ``eos`` included, ``[batch]``.
+        max_lengths: Largest number of tokens to generate for each sentence, the end token included.
         nbest: Hypotheses to return per sentence, at most ``beam``.
         penalty: Form of the length penalty.
 
     Returns:
         Hypotheses of each sentence, best first, all different: at least one, at most ``nbest``.
     """
-    limits = [int(limit) for limit in (max_lengths.tolist() if isinstance(max_lengths, Tensor) else max_lengths)]
-    if not limits:
+    if not max_lengths:
         return []
     if beam == 1:
-        best = greedy_search(
-            decoder, source, alpha=alpha, bos=bos, eos=eos, pad=pad, max_lengths=limits, penalty=penalty
-        )
+        best = greedy_search(decoder, source, alpha=alpha, max_lengths=max_lengths, penalty=penalty)
         return [[hypothesis] for hypothesis in best]
-    return _search(decoder, source, _Book(beam, alpha, nbest, limits, penalty), bos, eos, pad)
+    return _search(decoder, source, _Book(beam, alpha, nbest, max_lengths, penalty))
 
 
-def _search(
-    decoder: StepDecoder[State], source: Tensor, book: "_Book", bos: int, eos: int, pad: int
-) -> list[list[Hypothesis]]:
+def _search(decoder: StepDecoder[State], source: Tensor, book: "_Book") -> list[list[Hypothesis]]:
     """Return the best outputs by beam search, for any beam.
 
     ``book`` holds settings and limits, and is filled in place. Finished sentences leave the batch when they are at
@@ -108,8 +98,8 @@ def _search(
     """
     beam, device = book.beam, source.device
     state = decoder.start(source)
-    tokens = torch.full((source.shape[0], 1), bos, device=device)
-    forbidden = torch.tensor([pad, bos], device=device)
+    tokens = torch.full((source.shape[0], 1), BOS, device=device)
+    forbidden = torch.tensor([PAD, BOS], device=device)
     stay = torch.arange(beam, device=device).expand(source.shape[0], beam)
     scores: Tensor | None = None
     for step in range(1, max(book.limits) + 1):
@@ -118,8 +108,8 @@ def _search(
             scores = log_probs.new_zeros(tokens.shape)
         at_limit = book.at_limit(step)
         if any(at_limit):
-            only_token(log_probs, torch.tensor(at_limit, device=device), eos)
-        scores, parents, tokens, ends, facts = _best(log_probs, scores, beam, eos)
+            only_token(log_probs, torch.tensor(at_limit, device=device), EOS)
+        scores, parents, tokens, ends, facts = _best(log_probs, scores, beam)
         if facts:
             book.record(step, facts)
             alive = ends.to(torch.uint8).sort(dim=-1, stable=True).indices[:, :beam]
@@ -158,9 +148,7 @@ class _Facts(NamedTuple):
     parents: list[int]
 
 
-def _best(
-    log_probs: Tensor, totals: Tensor, beam: int, eos: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[int, _Facts]]:
+def _best(log_probs: Tensor, totals: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[int, _Facts]]:
     """Return scores, parents, tokens and ends of the candidates, and facts.
 
     The four tensors are ``[rows, 2 · beam]``, best first. Facts are by row, for rows one of whose best ``beam``
@@ -170,7 +158,7 @@ def _best(
     candidates = Candidates(log_probs, totals, 2 * beam)
     while True:
         scores, parents, tokens = candidates.parts()
-        ends = tokens == eos
+        ends = tokens == EOS
         best = [part[:, :beam] for part in (ends, scores, parents)]
         rows = torch.cat([candidates.tied.unsqueeze(1), *best], dim=1).tolist()
         tied = true_rows([row[0] for row in rows])
@@ -195,9 +183,6 @@ def greedy_search(
     source: Tensor,
     *,
     alpha: float,
-    bos: int,
-    eos: int,
-    pad: int,
     max_lengths: list[int],
     penalty: Penalty = "gnmt",
 ) -> list[Hypothesis]:
@@ -207,8 +192,8 @@ def greedy_search(
     :func:`beam_search`. α only changes the score. An output also ends where every token is impossible.
     """
     state = decoder.start(source)
-    tokens = torch.full((source.shape[0],), bos, device=source.device)
-    forbidden = torch.tensor([pad, bos], device=source.device)
+    tokens = torch.full((source.shape[0],), BOS, device=source.device)
+    forbidden = torch.tensor([PAD, BOS], device=source.device)
     totals: Tensor | float = 0.0
     sentences = list(range(len(max_lengths)))
     row_of = {sentence: sentence for sentence in sentences}
@@ -219,12 +204,12 @@ def greedy_search(
         log_probs = log_probabilities(decoder.step(tokens.unsqueeze(1), state), forbidden).squeeze(1)
         if step in last_steps:
             at_limit = [max_lengths[sentence] == step for sentence in sentences]
-            only_token(log_probs, torch.tensor(at_limit, device=source.device), eos)
+            only_token(log_probs, torch.tensor(at_limit, device=source.device), EOS)
         best, tokens = log_probs.max(dim=-1)
         totals = totals + best
         history.append((tokens, row_of))
         # The output also ends if every token is impossible.
-        ended, log_prob_of = torch.stack([((tokens == eos) | best.isneginf()).to(totals.dtype), totals]).tolist()
+        ended, log_prob_of = torch.stack([((tokens == EOS) | best.isneginf()).to(totals.dtype), totals]).tolist()
         if not any(ended):
             continue
         for row in true_rows(ended):

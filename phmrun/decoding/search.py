@@ -5,8 +5,6 @@ Results keep the input order.
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +13,7 @@ from phmrun.decoding.beam import Hypothesis, Penalty, beam_search
 from phmrun.decoding.step import State, StepDecoder
 from phmrun.decoding.stepwise import stepwise_search
 from phmrun.progress import progress
+from phmrun.text.vocabulary import PAD
 
 Tokens = Sequence[int] | np.ndarray
 Find = Callable[[list[int], list[int]], list[list[Hypothesis]]]
@@ -27,9 +26,6 @@ def translate(
     *,
     beam: int,
     alpha: float,
-    bos: int,
-    eos: int,
-    pad: int,
     nbest: int = 1,
     penalty: Penalty = "gnmt",
     max_length_ratio: float = 1.5,
@@ -47,9 +43,6 @@ def translate(
         sources: Source tokens of each sentence.
         beam: Live hypotheses per sentence; 1 is greedy search.
         alpha: Exponent of the length penalty.
-        bos: Beginning-of-sentence token.
-        eos: End-of-sentence token.
-        pad: Padding token.
         nbest: Hypotheses to return per sentence, at most ``beam``.
         penalty: Form of the length penalty; "steps" uses :func:`~phmrun.decoding.stepwise.stepwise_search`.
         max_length_ratio: Largest number of output tokens per source token, the end token included.
@@ -64,22 +57,20 @@ def translate(
 
     def find(indices: list[int], limits: list[int]) -> list[list[Hypothesis]]:
         """Return the hypotheses of the sources with these indices, decoded as one batch."""
-        padded = np.full((len(indices), max(len(sources[index]) for index in indices)), pad, dtype=np.int64)
+        padded = np.full((len(indices), max(len(sources[index]) for index in indices)), PAD, dtype=np.int64)
         for row, index in zip(padded, indices, strict=True):
             row[: len(sources[index])] = sources[index]
         tokens = torch.from_numpy(padded).to(device)
         if penalty == "steps":
-            ends: dict[str, Any] = {"bos": bos, "eos": eos, "max_lengths": limits}
-            return stepwise_search(decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, **ends)
-        search = partial(beam_search, decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, penalty=penalty)
-        return search(bos=bos, eos=eos, pad=pad, max_lengths=limits)
+            return stepwise_search(decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, max_lengths=limits)
+        return beam_search(decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, penalty=penalty, max_lengths=limits)
 
     with torch.inference_mode():
-        return by_length(sources, find, batch=batch, ratio=max_length_ratio, offset=max_length_offset, label=label)
+        return by_length(sources, find, batch, max_length_ratio, max_length_offset, label)
 
 
 def by_length(
-    sources: Sequence[Tokens], find: Find, *, batch: int, ratio: float, offset: int, label: str
+    sources: Sequence[Tokens], find: Find, batch: int, max_length_ratio: float, max_length_offset: int, label: str
 ) -> list[list[Hypothesis]]:
     """Decode all sources in batches of similar length.
 
@@ -90,8 +81,8 @@ def by_length(
         sources: Source tokens of each sentence.
         find: Function that decodes a batch.
         batch: Sentences decoded at a time, at least 1.
-        ratio: See :func:`max_length`.
-        offset: See :func:`max_length`.
+        max_length_ratio: See :func:`max_length`.
+        max_length_offset: See :func:`max_length`.
         label: Label of the progress display.
     """
     results = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
@@ -100,7 +91,8 @@ def by_length(
     with progress(label, len(sources), "sentences") as advance:
         for begin in range(0, len(order), batch):
             indices = order[begin : begin + batch]
-            outputs = find(indices, [max_length(len(sources[index]), ratio, offset) for index in indices])
+            lengths = [max_length(len(sources[index]), max_length_ratio, max_length_offset) for index in indices]
+            outputs = find(indices, lengths)
             for index, hypotheses in zip(indices, outputs, strict=True):
                 results[index] = hypotheses
             advance(len(indices))

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from phmrun.decoding.beam import Hypothesis
 from phmrun.decoding.step import State, StepDecoder
+from phmrun.text.vocabulary import BOS, EOS
 
 _IMPOSSIBLE = float("-inf")
 
@@ -24,8 +25,6 @@ def stepwise_search(
     *,
     beam: int,
     alpha: float,
-    bos: int,
-    eos: int,
     max_lengths: list[int],
     nbest: int = 1,
 ) -> list[list[Hypothesis]]:
@@ -33,10 +32,10 @@ def stepwise_search(
 
     The arguments are those of :func:`beam_search`. A sentence's outputs are those of the first step at which all end,
     or at its length limit; there an output may lack the end token. At least two tokens are decoded, whatever the
-    limit. Padding and ``bos`` are not excluded. Scores are logarithms of the product above.
+    limit. ``PAD`` and ``BOS`` are not excluded. Scores are logarithms of the product above.
     """
     state = decoder.start(source)
-    tokens = torch.full((source.shape[0], 1), bos, device=source.device)
+    tokens = torch.full((source.shape[0], 1), BOS, device=source.device)
     best = torch.log_softmax(decoder.step(tokens, state), -1)[:, 0].topk(beam)
     scores = log_probs = best.values
     tokens = best.indices
@@ -44,7 +43,7 @@ def stepwise_search(
     state = decoder.reorder(state, torch.zeros_like(tokens))
     results: dict[int, list[Hypothesis]] = {}
     for step in range(2, max([*max_lengths, 2]) + 1):
-        finished = tokens == eos
+        finished = tokens == EOS
         top = torch.log_softmax(decoder.step(tokens, state), -1).topk(beam)
         grown = scores.unsqueeze(2) + top.values - alpha * math.log(step + 1)
         grown = grown.masked_fill(finished.unsqueeze(2), _IMPOSSIBLE).flatten(1)
@@ -53,17 +52,17 @@ def stepwise_search(
         scores, choice = scores[:, :beam], choice[:, :beam]
         stays = choice >= beam * beam
         parents = torch.where(stays, choice - beam * beam, choice // beam)
-        tokens = top.indices.flatten(1).gather(1, choice.clamp(max=beam * beam - 1)).masked_fill(stays, eos)
+        tokens = top.indices.flatten(1).gather(1, choice.clamp(max=beam * beam - 1)).masked_fill(stays, EOS)
         step_log_probs = top.values.flatten(1).gather(1, choice.clamp(max=beam * beam - 1)).masked_fill(stays, 0.0)
         log_probs = log_probs.gather(1, parents) + step_log_probs
         lengths = lengths.gather(1, parents) + (~stays).long()
         before = outputs.gather(1, parents.unsqueeze(2).expand(-1, -1, outputs.shape[2]))
         outputs = torch.cat([before, tokens.unsqueeze(2)], dim=2)
-        for row, ended in enumerate((tokens == eos).all(1).tolist()):
+        for row, ended in enumerate((tokens == EOS).all(1).tolist()):
             if row not in results and (ended or step >= max_lengths[row]):
                 hypotheses = zip(outputs[row].tolist(), lengths[row].tolist(), scores[row], log_probs[row], strict=True)
                 results[row] = [
-                    Hypothesis([token for token in output[:length] if token != eos], float(score), float(log_prob))
+                    Hypothesis([token for token in output[:length] if token != EOS], float(score), float(log_prob))
                     for output, length, score, log_prob in hypotheses
                 ][:nbest]
         if len(results) == len(tokens):

@@ -70,29 +70,6 @@ class PackedLinear(nn.Module):
         return outputs.view(*inputs.shape[:-1], self.out_features)
 
 
-class PackedFactors(nn.Module):
-    """Product y = W x by copies of W's factors.
-
-    A function of the inputs and the factors computes it.
-
-    Args:
-        function: Called with inputs ``[tokens, in_features]``, the factors and, by name, the settings.
-        *factors: Factors of W; they are copied and get no gradient.
-        **settings: Keyword arguments of the function.
-    """
-
-    def __init__(self, function: Callable[..., Tensor], *factors: Tensor, **settings: int) -> None:
-        super().__init__()
-        self.function = functools.partial(function, **settings)
-        self.factors = nn.ParameterList(
-            nn.Parameter(factor.detach().clone().contiguous(), requires_grad=False) for factor in factors
-        )
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return W x, ``[tokens, in_features] -> [tokens, out_features]``."""
-        return self.function(inputs, *self.factors).contiguous()
-
-
 def folded(model: Model) -> Model:
     """Return a copy of ``model`` with plain ``torch.nn`` modules instead of structured maps.
 

@@ -19,6 +19,8 @@ from phmrun.layers import conformance
 from phmrun.layers.fitting import fit_by_gradient, fit_linear
 from phmrun.registry import FREEZE, STRUCTURES
 
+Product = tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any]]
+"""Function of inputs ``[tokens, in_features]``, its factors of W, and its settings by name; it returns W x."""
 Application = Literal["dense", "factored"]
 """Application of a map: "dense" builds W, then one product; "factored" applies the factors without W."""
 
@@ -210,15 +212,23 @@ class Structure(nn.Module):
         """
         return F.embedding(index, build_weight(self))
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x for ``inputs [tokens, in_features]``.
+    def product(self) -> Product | None:
+        """Return the function, factors and settings that compute W x without W, differentiable in the parameters.
 
-        Here W is built first. Override if the factors alone are cheaper.
+        None, as here, if W is built. Override if the factors alone are cheaper.
+        """
+        return None
+
+    def apply_factored(self, inputs: Tensor) -> Tensor:
+        """Return W x for ``inputs [tokens, in_features]``, by :meth:`product`; without one, W is built first.
 
         Returns:
             ``[tokens, out_features]``.
         """
-        return F.linear(inputs, build_weight(self))
+        if (product := self.product()) is None:
+            return F.linear(inputs, build_weight(self))
+        function, factors, settings = product
+        return function(inputs, *factors, **settings)
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the operands of the last product, for fusion with a loss.
@@ -234,10 +244,10 @@ class Structure(nn.Module):
 
         Shapes: ``[tokens, in] -> [tokens, out]``.
 
-        None, as here, if W is as fast. The module holds copies of the factors. It is faster when memory bandwidth, not
-        arithmetic, limits the speed, such as in decoding.
+        None without a :meth:`product`, or if W is as fast. The module holds copies of the factors. It is faster when
+        memory bandwidth, not arithmetic, limits the speed, such as in decoding.
         """
-        return None
+        return None if (product := self.product()) is None else PackedFactors(*product)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit the parameters to a matrix by least squares, in place.
@@ -334,6 +344,27 @@ class Structure(nn.Module):
         """Return the sizes and options, in the format of ``torch.nn`` modules."""
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"out_features={self.out_features}, in_features={self.in_features}{options}"
+
+
+class PackedFactors(nn.Module):
+    """Product y = W x by copies of W's factors.
+
+    Args:
+        function: Called with inputs ``[tokens, in_features]``, the factors and, by name, the settings.
+        factors: Factors of W; they are copied and get no gradient.
+        settings: Keyword arguments of the function.
+    """
+
+    def __init__(self, function: Callable[..., Tensor], factors: Sequence[Tensor], settings: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.function = functools.partial(function, **settings)
+        self.factors = nn.ParameterList(
+            nn.Parameter(factor.detach().clone().contiguous(), requires_grad=False) for factor in factors
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return W x, ``[tokens, in_features] -> [tokens, out_features]``."""
+        return self.function(inputs, *self.factors).contiguous()
 
 
 def register(name: str) -> Callable[[type[Structure]], type[Structure]]:

@@ -22,8 +22,9 @@ from phmrun.kernels.attention import attend
 from phmrun.kernels.packed import FewRows, Map, bfloat16_map
 from phmrun.kernels.switch import ONEDNN, switched
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, folded, for_inference
-from phmrun.layers.inference import Choice, PackedFactors, PackedLinear
+from phmrun.layers.inference import Choice, PackedLinear
 from phmrun.layers.linear import ACTIVATIONS, plain_linear
+from phmrun.layers.structure import PackedFactors
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, Sublayer, padding_mask, with_tables
 
 GROWTH = 64

@@ -67,7 +67,7 @@ class StreamBatches(Dataset[StreamBatch]):
         return StreamBatch(text[:, :-1], text[:, 1:], None, segment.first, units, segment.window_units, segment.pace)
 
 
-def evaluation_batches(
+def stream_batches(
     tokens: NDArray[Any], *, before: int, streams: int, length: int, rows: Callable[[int], range] = range
 ) -> Iterator[tuple[StreamBatch, NDArray[np.int64]]]:
     """Yield batches that predict each word of a text once.
@@ -186,7 +186,7 @@ class StreamData(DataModule[StreamVocabulary]):
         Of the parts of the text, process r of n reads the parts r, r + n, … in batches.
         """
         rank, world = self.share
-        batches = evaluation_batches(
+        batches = stream_batches(
             self.prepared.stores["dev"].tokens,
             before=self.vocabulary.end,
             streams=self.config.decoding.streams,

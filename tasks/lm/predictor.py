@@ -18,7 +18,7 @@ from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, learn_codes
 from phmrun.tasks.lm.config import LanguageDecodingConfig, LanguageModelExperiment
-from phmrun.tasks.lm.data import StreamData, evaluation_batches
+from phmrun.tasks.lm.data import StreamData, stream_batches
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.language_model import LanguageModel, State
 from phmrun.tasks.lm.module import perplexity
@@ -28,6 +28,7 @@ from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary
+from phmrun.text.batches import evaluation_batches
 from phmrun.text.coverage import MENTIONED, Coverage
 from phmrun.text.tokenizer import TokenizerVocabulary
 from phmrun.text.vocabulary import spaced
@@ -151,10 +152,8 @@ class LanguageModelPredictor:
         Marks are split from words, where the vocabulary has words.
         """
         coded = [self.vocabulary.encode(text) for text in self._split(sentences)]
-        order = sorted(range(len(coded)), key=lambda number: -len(coded[number]))
         nats = np.zeros(len(coded))
-        for begin in range(0, len(order), self.decoding.batch):
-            rows = order[begin : begin + self.decoding.batch]
+        for rows in evaluation_batches([len(text) for text in coded], unit="sentences", size=self.decoding.batch):
             texts = [torch.tensor([self.vocabulary.end, *coded[row]]) for row in rows]
             lengths = torch.tensor([len(text) - 1 for text in texts])
             tokens = pad_sequence(texts, batch_first=True, padding_value=self.vocabulary.end).to(self.device)
@@ -182,7 +181,7 @@ class LanguageModelPredictor:
             state: State | None = None
             # These parts are read to their end before the next ones, since the state is theirs.
             rows = range(first, min(first + self.decoding.batch, count))
-            for batch, where in evaluation_batches(
+            for batch, where in stream_batches(
                 tokens,
                 before=self.vocabulary.end,
                 streams=self.decoding.streams,

@@ -29,7 +29,7 @@ from phmrun.tasks.parse.data import TRAIN, TreebankData
 from phmrun.tasks.parse.module import possible_arcs
 from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary
 from phmrun.text import conllu
-from phmrun.text.batches import chunks
+from phmrun.text.batches import chunks, evaluation_batches
 from phmrun.text.conllu import Sentence
 from phmrun.text.coverage import Coverage
 from phmrun.text.lines import rows_of_parts
@@ -130,11 +130,9 @@ class TreeParser:
         for sentence in sentences:
             next(in_table)  # the root
             self.coverage.add(islice(in_table, len(sentence)))
-        order = np.argsort(-encoded.lengths, kind="stable")
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:
-            for start in range(0, len(order), self.search.batch):
-                numbers = order[start : start + self.search.batch]
+            for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.search.batch):
                 *inputs, _, _, _ = (torch.from_numpy(item).to(self.device) for item in encoded.padded(numbers))
                 scores, lengths = self.network(*inputs), inputs[-1]
                 heads = self._heads(scores.arcs, lengths)
@@ -154,9 +152,7 @@ class TreeParser:
         Labels that the training text lacks have no loss.
         """
         encoded, losses = self.vocabulary.encode(gold), np.zeros((len(gold), 2))
-        order = np.argsort(-encoded.lengths, kind="stable")
-        for start in range(0, len(order), self.search.batch):
-            numbers = order[start : start + self.search.batch]
+        for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.search.batch):
             *inputs, heads, labels, words = (torch.from_numpy(item).to(self.device) for item in encoded.padded(numbers))
             scores = self.network(*inputs)
             arcs = possible_arcs(scores.arcs, inputs[-1]).flatten(0, 1).index_select(0, words)

@@ -28,10 +28,7 @@ def run(decoder, sources, *, beam, alpha, limits, nbest=1):
             padded(sources),
             beam=beam,
             alpha=alpha,
-            bos=BOS,
-            eos=EOS,
-            pad=PAD,
-            max_lengths=torch.tensor(limits),
+            max_lengths=list(limits),
             nbest=nbest,
         )
 
@@ -107,7 +104,7 @@ def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
         limits = [random.Random(seed).randrange(1, 12) for _ in sources]
         actual = run(decoder, sources, beam=1, alpha=alpha, limits=limits)
         with torch.inference_mode():
-            general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits, "gnmt"), BOS, EOS, PAD)
+            general = _search(decoder, padded(sources), _Book(1, alpha, 1, limits, "gnmt"))
         for source, limit, first, other in zip(sources, limits, actual, general, strict=True):
             chain: list[int] = []
             while len(chain) < limit - 1:
@@ -162,7 +159,7 @@ def test_finished_sentences_leave_the_batch():
 @pytest.mark.parametrize("beam", [1, 4])
 def test_the_power_penalty_divides_by_the_length(beam):
     decoder, sources = TableDecoder(8, 3), sources_of(5, 3)
-    settings = {"beam": beam, "bos": BOS, "eos": EOS, "pad": PAD, "max_lengths": [9] * 5}
+    settings = {"beam": beam, "max_lengths": [9] * 5}
     with torch.inference_mode():
         actual = beam_search(decoder, padded(sources), alpha=0.8, penalty="power", **settings)
         gnmt = beam_search(decoder, padded(sources), alpha=0.8, **settings)

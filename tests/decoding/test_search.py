@@ -1,10 +1,10 @@
 """Sources of all lengths, in batches of all sizes, come back in their order."""
 
-from table_decoder import BOS, EOS, PAD, TableDecoder, sources_of
+from table_decoder import TableDecoder, sources_of
 
 from phmrun.decoding import Hypothesis, translate
 
-SETTINGS = {"beam": 3, "alpha": 0.6, "bos": BOS, "eos": EOS, "pad": PAD}
+SETTINGS = {"beam": 3, "alpha": 0.6}
 
 
 def test_order_and_batches_do_not_matter():

@@ -154,7 +154,7 @@ def search(network, source, *, beam, alpha, limit):
 
 def translations(network, rows, *, batch, application="dense"):
     decoder = IncrementalTransformer(network, PAD, application)
-    actual = translate(decoder, rows, beam=4, alpha=0.6, bos=BOS, eos=EOS, pad=PAD, batch=batch, max_length_offset=6)
+    actual = translate(decoder, rows, beam=4, alpha=0.6, batch=batch, max_length_offset=6)
     return [hypotheses[0].tokens for hypotheses in actual]
 
 

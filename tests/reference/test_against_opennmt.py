@@ -14,7 +14,7 @@ from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.models.options import TransformerOptions
 from phmrun.models.positions import sinusoids
 from phmrun.models.transformer import Transformer, padding_mask
-from phmrun.text.vocabulary import BOS, EOS, PAD
+from phmrun.text.vocabulary import EOS, PAD
 
 OPTIONS = {
     **{"width": 8, "feedforward": 16, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "norm": "pre"},
@@ -91,7 +91,7 @@ class Table:
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_outputs_of_the_search_are_those_of_opennmt_but_for_its_end(numbers, alpha):
     """OpenNMT searches until the beam's best hypothesis ends; ours also stops with as many endings as the beam."""
-    settings = {"beam": 3, "alpha": alpha, "bos": BOS, "eos": EOS, "pad": PAD, "max_lengths": [40]}
+    settings = {"beam": 3, "alpha": alpha, "max_lengths": [40]}
     differing = []
     for number, logits in enumerate(numbers["search/tables"]):
         theirs = [token for token in numbers[f"search/{number}/{alpha}"].tolist() if token != EOS]

@@ -65,7 +65,7 @@ def test_outputs_of_the_search_are_those_of_the_notebook(numbers):
         limits = [max_length(len(source), 1.0, 5) for source in sources]
         longest = max(map(len, sources))
         batch = torch.tensor([source + [PAD] * (longest - len(source)) for source in sources])
-        settings = {"beam": 3, "alpha": 0.6, "bos": BOS, "eos": EOS}
+        settings = {"beam": 3, "alpha": 0.6}
         decoder = IncrementalTransformer(model, PAD, "dense", "dense")
         actual = stepwise_search(decoder, batch, **settings, max_lengths=limits)
         assert [best[0].tokens for best in actual] == wanted

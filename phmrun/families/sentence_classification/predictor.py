@@ -20,7 +20,7 @@ from phmrun.layers import for_inference
 from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
-from phmrun.text.batches import chunks
+from phmrun.text.batches import chunks, evaluation_batches
 from phmrun.text.coverage import Coverage
 from phmrun.text.nli_pairs import sentences_of
 
@@ -169,10 +169,8 @@ class SentenceClassifier:
         for ids in (ids for side in sides for ids in side):
             self.coverage.add(ids != self.vocabulary.words.unknown)
         lengths = np.array([[len(row) for row in side] for side in sides])
-        order = np.argsort(-lengths.max(0), kind="stable")
         probabilities, logs = np.empty((2, len(items), len(self.vocabulary.labels)), dtype=np.float32)
-        for start in range(0, len(items), self.batch):
-            rows = order[start : start + self.batch]
+        for rows in evaluation_batches(lengths.max(0), unit="sentences", size=self.batch):
             sentences = [batch_of([side[row] for row in rows]).to(self.device) for side in sides]
             logits = self.network(*sentences)
             probabilities[rows] = logits.softmax(1).float().cpu().numpy()

@@ -31,12 +31,12 @@ from phmrun.metrics.bootstrap import Counts
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
-from phmrun.text.batches import chunks
+from phmrun.text.batches import chunks, evaluation_batches
 from phmrun.text.coverage import Coverage
 from phmrun.text.lines import read_parallel, rows_of_parts
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
-from phmrun.text.vocabulary import BOS, EOS, PAD, UNK
+from phmrun.text.vocabulary import EOS, PAD, UNK
 
 _LOG = logging.getLogger(__name__)
 Measure = Callable[[Sequence[str], Sequence[str]], Score]
@@ -134,17 +134,16 @@ class Translator:
         for tokens in encoded:
             self.coverage.add(token != UNK for token in tokens)
         sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
-        search, decoder = self.search, self.decoder
+        decoder, penalty = self.decoder, self.search.penalty
+        settings: dict[str, Any] = self.search.model_dump(include={"beam", "alpha", "nbest"})
+        limits: dict[str, Any] = self.search.model_dump(include={"batch", "max_length_ratio", "max_length_offset"})
         if isinstance(decoder, CTranslate2Model):
-            settings: dict[str, Any] = {"beam": search.beam, "alpha": search.alpha, "nbest": search.nbest}
             longest = decoder.longest or math.inf
             results = by_length(
                 [tokens if len(tokens) <= longest else [] for tokens in sources],
-                lambda indices, limits: decoder.search([encoded[index] for index in indices], limits, **settings),
-                batch=search.batch,
-                ratio=search.max_length_ratio,
-                offset=search.max_length_offset,
+                lambda indices, most: decoder.search([encoded[index] for index in indices], most, **settings),
                 label=label,
+                **limits,
             )
             long = [
                 row
@@ -154,22 +153,8 @@ class Translator:
             return self._without_limit(lines, long, results, first) if long else results
         # Measured kernels depend on the machine; scores use fixed ones.
         decoder.measured_kernels = kernels == "measured"
-        return translate(
-            cast(StepDecoder[Any], decoder),
-            sources,
-            beam=search.beam,
-            alpha=search.alpha,
-            bos=BOS,
-            eos=EOS,
-            pad=PAD,
-            nbest=search.nbest,
-            penalty=search.penalty,
-            max_length_ratio=search.max_length_ratio,
-            max_length_offset=search.max_length_offset,
-            batch=search.batch,
-            device=self.device,
-            label=label,
-        )
+        network = cast(StepDecoder[Any], decoder)
+        return translate(network, sources, penalty=penalty, device=self.device, label=label, **settings, **limits)
 
     def _without_limit(
         self, lines: Sequence[str], long: Sequence[int], results: list[list[Hypothesis]], first: int
@@ -250,9 +235,7 @@ class Translator:
         read = [np.array(self.vocabularies.source.encode(line), dtype=np.int64) for line in sources]
         written = [np.array(self.vocabularies.target.encode(line), dtype=np.int64) for line in references]
         losses: Counts = np.zeros((len(sources), 2))
-        order = sorted(range(len(sources)), key=lambda row: -len(written[row]))
-        for start in range(0, len(order), SCORED):
-            numbers = np.array(order[start : start + SCORED])
+        for numbers in evaluation_batches([len(row) for row in written], unit="sentences", size=SCORED):
             batch = parallel_batch([read[row] for row in numbers], [written[row] for row in numbers])
             mask = None if batch.mask is None else batch.mask.to(self.device)
             hidden = network(batch.source.to(self.device), mask, batch.target.to(self.device)).flatten(0, 1)

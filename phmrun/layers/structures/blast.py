@@ -20,8 +20,7 @@ from torch.nn import functional as F
 from phmrun.kernels.batched import batched_product
 from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_coupled_blocks
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Application, Structure, register
+from phmrun.layers.structure import Application, Product, Structure, register
 from phmrun.shares import check_budget, share_of
 
 
@@ -111,13 +110,9 @@ class Blast(Structure):
         vectors = torch.bmm(coupled.transpose(0, 1), self.c).transpose(0, 1).flatten(1)[:, : self.in_features]
         return vectors.reshape(*index.shape, self.in_features)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by three batched products: with C, D and B."""
-        return apply_blast(inputs, self.b, self.d, self.c, out_features=self.out_features)
-
-    def packed(self) -> nn.Module:
-        """Return a module that applies copies of C, D and B."""
-        return PackedFactors(apply_blast, self.b, self.d, self.c, out_features=self.out_features)
+    def product(self) -> Product:
+        """Return three batched products: with C, D and B."""
+        return apply_blast, (self.b, self.d, self.c), {"out_features": self.out_features}
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of C, D and B.

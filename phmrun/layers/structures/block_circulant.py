@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.block_matrix import from_blocks, into_blocks
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Structure, register
+from phmrun.layers.structure import Product, Structure, register
 
 GAIN = 0.6
 """Largest share of the dense multiplications at which spectra are faster than building W."""
@@ -95,18 +94,16 @@ class BlockCirculant(Structure):
         pairs = torch.cat([torch.cat([real, -imaginary], 2), torch.cat([imaginary, real], 2)], 1)
         return plain, pairs, basis
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
+    def product(self) -> Product:
         """Return W x by spectra: transform the blocks, multiply each frequency, transform back."""
-        return apply_block_circulant(inputs, *self.spectra(), out_features=self.out_features)
+        return apply_block_circulant, self.spectra(), {"out_features": self.out_features}
 
     def packed(self) -> nn.Module | None:
         """Return a module with precomputed spectra.
 
         None if they take more than 0.6 (``GAIN``) of the dense multiplications.
         """
-        if not self.saves:
-            return None
-        return PackedFactors(apply_block_circulant, *self.spectra(), out_features=self.out_features)
+        return super().packed() if self.saves else None
 
     def token_multiplications(self) -> int:
         """Return the multiplications per vector, of all frequencies and both transforms.

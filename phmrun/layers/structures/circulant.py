@@ -29,8 +29,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Application, Structure, register
+from phmrun.layers.structure import Application, PackedFactors, Structure, register
 
 
 class CirculantForm:
@@ -156,7 +155,7 @@ class Circulant(Structure):
         column = self.first_column().detach()
         if column.dtype in (torch.bfloat16, torch.float16):
             return None
-        return PackedFactors(apply_eigenvalues, torch.view_as_real(torch.fft.rfft(column)))
+        return PackedFactors(apply_eigenvalues, [torch.view_as_real(torch.fft.rfft(column))], {})
 
 
 def first_columns(maps: Sequence[Circulant]) -> Tensor:

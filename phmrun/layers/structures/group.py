@@ -17,8 +17,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Application, Structure, register
+from phmrun.layers.structure import Application, Product, Structure, register
 
 
 @register("group")
@@ -92,12 +91,12 @@ class Group(Structure):
         rows = rows.index_put((torch.arange(len(flat), device=flat.device), group), self.blocks()[group, place])
         return rows.view(*index.shape, self.in_features)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by one batched product over the groups.
+    def product(self) -> Product:
+        """Return one batched product over the groups.
 
         Outputs are permuted if ``shuffle`` is set.
         """
-        return apply_groups(inputs, self.blocks(), shuffle=self.shuffle)
+        return apply_groups, (self.blocks(),), {"shuffle": self.shuffle}
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of a block: (k/g, d/g)."""
@@ -106,10 +105,6 @@ class Group(Structure):
     def token_multiplications(self) -> int:
         """Return k·d/g."""
         return self.out_features * self.in_features // self.groups
-
-    def packed(self) -> nn.Module:
-        """Return a module that applies a copy of the blocks; a shared one is copied g times."""
-        return PackedFactors(apply_groups, self.blocks(), shuffle=self.shuffle)
 
 
 def apply_groups(inputs: Tensor, blocks: Tensor, *, shuffle: bool) -> Tensor:

@@ -21,8 +21,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Structure, register
+from phmrun.layers.structure import Product, Structure, register
 from phmrun.layers.structures.phm import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
@@ -87,12 +86,11 @@ class Hypercomplex(Structure):
         """Return rows of W by number, without building it."""
         return kronecker_rows(*self._terms(), index)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two matrix products, with A and S.
-
-        The product is differentiable.
-        """
-        return apply_numbers(inputs, *factors(self.a, self.s), interleaved=self.layout == "interleaved")
+    def product(self) -> Product:
+        """Return two matrix products, with A and S."""
+        mixer, weight, mixer_first = factors(self.a, self.s)
+        settings = {"mixer_first": mixer_first, "interleaved": self.layout == "interleaved"}
+        return apply_numbers, (mixer, weight), settings
 
     def build_multiplications(self) -> int:
         """Return n·k·d, the multiplications that build W."""
@@ -104,12 +102,6 @@ class Hypercomplex(Structure):
         See :func:`phmrun.layers.structures.phm.multiplications`.
         """
         return multiplications(self.a, self.s)
-
-    def packed(self) -> nn.Module:
-        """Return a module that applies copies of A and S."""
-        mixer, weight, mixer_first = factors(self.a, self.s)
-        interleaved = self.layout == "interleaved"
-        return PackedFactors(apply_numbers, mixer, weight, mixer_first=mixer_first, interleaved=interleaved)
 
     def _terms(self) -> tuple[Tensor, Tensor]:
         """Return the first and second factors of the Kronecker products.

@@ -28,8 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Structure, register
+from phmrun.layers.structure import Product, Structure, register
 from phmrun.layers.structures.phm import apply_factors, factors, kronecker_sum, multiplications, unit_mixers
 
 Division = Literal["ceil", "divisors"]
@@ -125,12 +124,11 @@ class Kronecker(Structure):
         row = mix @ self.b.index_select(0, flat % s)  # [tokens, q, t]
         return row.flatten(1)[:, : self.in_features].reshape(*index.shape, self.in_features)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two matrix products, with A and B.
-
-        The product is differentiable.
-        """
-        return apply_padded(inputs, *factors(*self._terms()), self.shapes.q * self.shapes.t, self.out_features)
+    def product(self) -> Product:
+        """Return two matrix products, with A and B."""
+        mixer, weight, mixer_first = factors(*self._terms())
+        sizes = {"columns": self.shapes.q * self.shapes.t, "out_features": self.out_features}
+        return apply_padded, (mixer, weight), {"mixer_first": mixer_first, **sizes}
 
     def build_multiplications(self) -> int:
         """Return r times the entries of the matrix that W is cut from."""
@@ -158,11 +156,8 @@ class Kronecker(Structure):
 
         None if they take over twice the multiplications of W.
         """
-        if multiplications(*self._terms()) > 2 * self.out_features * self.in_features:
-            return None
-        mixer, weight, mixer_first = factors(*self._terms())
-        sizes = {"columns": self.shapes.q * self.shapes.t, "out_features": self.out_features}
-        return PackedFactors(apply_padded, mixer, weight, mixer_first=mixer_first, **sizes)
+        most = 2 * self.out_features * self.in_features
+        return None if multiplications(*self._terms()) > most else super().packed()
 
     def _terms(self) -> tuple[Tensor, Tensor]:
         """Return views of A ``[r, p, q]`` and B ``[r, s, t]``.

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_low_rank
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Application, Structure, register
+from phmrun.layers.structure import Application, Product, Structure, register
 from phmrun.shares import check_budget, share_of
 
 
@@ -81,17 +80,13 @@ class LowRank(Structure):
         """Return rows of U times V, without building W."""
         return F.embedding(index, self.u) @ self.v
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return U (V x)."""
-        return apply_low_rank(inputs, self.u, self.v)
+    def product(self) -> Product:
+        """Return the products with V, then U."""
+        return apply_low_rank, (self.u, self.v), {}
 
     def reduced(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return V x ``[tokens, r]`` and U ``[k, r]``."""
         return F.linear(inputs, self.v), self.u
-
-    def packed(self) -> nn.Module:
-        """Return a module that multiplies by V, then by U."""
-        return PackedFactors(apply_low_rank, self.u, self.v)
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of V and U.

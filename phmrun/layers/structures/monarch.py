@@ -23,8 +23,7 @@ from torch.nn import functional as F
 from phmrun.kernels.batched import batched_product
 from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_low_rank_blocks
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Application, Structure, register
+from phmrun.layers.structure import Application, Product, Structure, register
 from phmrun.shares import check_budget, share_of
 
 
@@ -123,16 +122,12 @@ class Monarch(Structure):
         vectors = torch.bmm(spread, self.right).transpose(0, 1).flatten(1)[:, : self.in_features]
         return vectors.reshape(*index.shape, self.in_features)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two batched products, with R and L.
+    def product(self) -> Product:
+        """Return two batched products, with R and L.
 
         A permutation is in between.
         """
-        return apply_monarch(inputs, self.left, self.right, out_features=self.out_features)
-
-    def packed(self) -> nn.Module:
-        """Return a module that applies copies of R and L, with gain and growth."""
-        return PackedFactors(apply_monarch, self.left, self.right, out_features=self.out_features)
+        return apply_monarch, (self.left, self.right), {"out_features": self.out_features}
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of R and L.

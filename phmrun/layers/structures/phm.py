@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Structure, register
+from phmrun.layers.structure import Product, Structure, register
 
 
 @register("phm")
@@ -124,12 +123,10 @@ class PHM(Structure):
         """
         return kronecker_rows(self.mixers(), self.s, index)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
-        """Return W x by two matrix products, with A and S.
-
-        The product is differentiable.
-        """
-        return apply_factors(inputs, *factors(self.mixers(), self.s))
+    def product(self) -> Product:
+        """Return two matrix products, with A and S."""
+        mixer, weight, mixer_first = factors(self.mixers(), self.s)
+        return apply_factors, (mixer, weight), {"mixer_first": mixer_first}
 
     def build_multiplications(self) -> int:
         """Return n·k·d, the multiplications that build W."""
@@ -146,11 +143,6 @@ class PHM(Structure):
     def token_multiplications(self) -> int:
         """Return the multiplications of both products per vector; see :func:`multiplications`."""
         return multiplications(self.a, self.s)
-
-    def packed(self) -> nn.Module:
-        """Return a module that applies copies of A and S."""
-        mixer, weight, mixer_first = factors(self.mixers(), self.s)
-        return PackedFactors(apply_factors, mixer, weight, mixer_first=mixer_first)
 
 
 def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:

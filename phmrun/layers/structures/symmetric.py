@@ -25,8 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.layers.inference import PackedFactors
-from phmrun.layers.structure import Application, Structure, register
+from phmrun.layers.structure import Application, Product, Structure, register
 
 
 class SymmetricForm:
@@ -91,9 +90,9 @@ class Symmetric(Structure):
         """Return diag(w)."""
         return torch.diag(self.diagonal)
 
-    def apply_factored(self, inputs: Tensor) -> Tensor:
+    def product(self) -> Product:
         """Return w ∘ x."""
-        return inputs * self.diagonal
+        return torch.mul, (self.diagonal,), {}
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (1, 1) of w: each output reads a single input."""
@@ -102,7 +101,3 @@ class Symmetric(Structure):
     def token_multiplications(self) -> int:
         """Return d."""
         return self.in_features
-
-    def packed(self) -> nn.Module:
-        """Return a module that multiplies by w."""
-        return PackedFactors(torch.mul, self.diagonal)

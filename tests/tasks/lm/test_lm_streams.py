@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.tasks.lm.config import LanguageModelExperiment
-from phmrun.tasks.lm.data import StreamData, evaluation_batches
+from phmrun.tasks.lm.data import StreamData, stream_batches
 from phmrun.tasks.lm.preparation import StreamSettings
 
 
@@ -80,7 +80,7 @@ def test_every_word_is_scored_once_with_what_stands_before_it(count, streams, le
                 return range(rank, number, world)
 
         before = {}
-        for batch, where in evaluation_batches(tokens, before=3, streams=streams, length=length, rows=rows):
+        for batch, where in stream_batches(tokens, before=3, streams=streams, length=length, rows=rows):
             assert batch.units == len(where)
             flat = torch.arange(batch.tokens.numel()) if batch.places is None else batch.places
             read, wanted = batch.tokens.flatten()[flat].tolist(), batch.targets.flatten()[flat].tolist()
