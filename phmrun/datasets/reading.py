@@ -121,7 +121,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_lines, read_parallel
-    from phmrun.text.nli_pairs import read_pairs
+    from phmrun.text.nli_pairs import PairReader
 
     if format == "parallel" and len(files) == 2:
         yield from ({"pairs": 1} for _ in read_parallel(*files.values()))
@@ -138,7 +138,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
         elif format == "vectors":
             yield from ({"vectors": 1} for _ in numbered_lines(path))
         else:
-            pairs = read_pairs(path, format)
+            pairs = PairReader(path, format)
             yield from ({"pairs": 1} for _ in pairs)
             # complete only now: the reader counts while it is read
             if pairs.dropped:

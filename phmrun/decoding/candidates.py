@@ -70,8 +70,18 @@ class Candidates:
         self.tied = pairs.any(dim=1)
 
     def break_ties(self, rows: list[int]) -> None:
-        """Order equal scores of these sentences by beam, then token, in place."""
-        _break_ties(self._log_probs, self._totals, self._scores, self._indices, rows)
+        """Order equal scores of these sentences by beam, then token, in place.
+
+        Impossible candidates stay in place behind the possible ones; nothing reads them.
+        """
+        scores, indices = self._scores, self._indices
+        for row in rows:
+            every = (self._log_probs[row] + self._totals[row].unsqueeze(-1)).flatten()
+            chosen = ((every >= scores[row, -1]) & (every > _NEVER)).nonzero().squeeze(1)
+            ordered, places = every[chosen].sort(descending=True, stable=True)
+            possible = min(scores.shape[1], len(chosen))
+            scores[row, :possible] = ordered[:possible]
+            indices[row, :possible] = chosen[places[:possible]]
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores, parent beams and tokens, each ``[batch, count]``.
@@ -131,18 +141,3 @@ def _largest_by_blocks(log_probs: Tensor, totals: Tensor, size: int) -> tuple[Te
         scores.masked_fill_(beyond, _NEVER)
     top, places = scores.flatten(1).topk(size)
     return top, indices.flatten(1).gather(1, places)
-
-
-def _break_ties(log_probs: Tensor, totals: Tensor, scores: Tensor, indices: Tensor, rows: list[int]) -> None:
-    """Sort equal scores of some rows by index, in place.
-
-    ``scores`` and ``indices`` are changed. Impossible candidates stay in place behind the possible ones; nothing reads
-    them.
-    """
-    for row in rows:
-        every = (log_probs[row] + totals[row].unsqueeze(-1)).flatten()
-        chosen = ((every >= scores[row, -1]) & (every > _NEVER)).nonzero().squeeze(1)
-        ordered, places = every[chosen].sort(descending=True, stable=True)
-        possible = min(scores.shape[1], len(chosen))
-        scores[row, :possible] = ordered[:possible]
-        indices[row, :possible] = chosen[places[:possible]]

@@ -14,6 +14,7 @@ Nivre and Fang, "Universal dependency evaluation", 2017. Words are gold, so the 
 
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -46,26 +47,13 @@ def share(counts: Counts, of: int, among: int) -> Counts:
     return 100 * counts[..., of] / np.maximum(counts[..., among], 1)
 
 
-def uas_of(counts: Counts) -> Counts:
-    """Return UAS in percent, ``[…]``, from summed counts ``[…, kinds]``."""
-    return share(counts, HEADS, WORDS)
-
-
-def las_of(counts: Counts) -> Counts:
-    """Return LAS in percent, ``[…]``, from summed counts ``[…, kinds]``."""
-    return share(counts, ARCS, WORDS)
-
-
 def clas_of(counts: Counts) -> Counts:
     """Return CLAS in percent, ``[…]``, from summed counts ``[…, kinds]``."""
     return 2 * share(counts, CONTENT_ARCS, CONTENT)
 
 
-def label_accuracy_of(counts: Counts) -> Counts:
-    """Return the label accuracy in percent, ``[…]``, from summed counts ``[…, kinds]``."""
-    return share(counts, LABELS, WORDS)
-
-
+uas_of, las_of, label_accuracy_of = (partial(share, of=right, among=WORDS) for right in (HEADS, ARCS, LABELS))
+"""Scores by :func:`share`, with the arguments of :func:`clas_of`."""
 _SCORES: dict[str, tuple[str, Callable[[Counts], Counts]]] = {
     "uas": ("UAS", uas_of),
     "las": ("LAS", las_of),

@@ -11,7 +11,8 @@ Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -201,45 +202,33 @@ class DeLighT(EncoderDecoder):
         _check_options(width, embedding)
         # Scale 1: the embeddings scale the word vectors themselves.
         self.width, self.scale, self.dropout = width, 1.0, dropout
+        half, multiplier = width // 2, options.width_multiplier
         common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": options.transformation_dropout}
+        heads: dict[str, Any] = {"inner_dim": half, "output_dim": width, "dropout": options.attention_dropout}
+        inside: dict[str, Any] = {"activation": "swish", "dropout": options.activation_dropout}
+        sublayer = partial(Sublayer, width=width, norm=norm, dropout=dropout)
+        attention: Callable[..., MultiheadAttention] = partial(MultiheadAttention, num_heads=1, **heads, **layer)
+        feedforward: Callable[..., FeedForward] = partial(FeedForward, width, width // REDUCTION, **inside, **layer)
+        transformation: Callable[..., DeLighTTransformation] = partial(DeLighTTransformation, inner=half, **common)
+        table: Callable[..., AdaptiveInput] = partial(AdaptiveInput, embedding_dim=word_width, cutoffs=(), **embedding)
 
-        def sublayer(block: nn.Module, before: nn.Module | None = None) -> Sublayer:
-            """Build a residual block of the model's width."""
-            return Sublayer(block, width, norm, dropout, before=before)
-
-        def attention(inputs: int) -> MultiheadAttention:
-            """Build attention with one head of half of the width."""
-            inner: dict[str, Any] = {"inner_dim": width // 2, "output_dim": width}
-            return MultiheadAttention(inputs, 1, options.attention_dropout, **inner, **layer)
-
-        def self_attention(depth: int, multiplier: float) -> Sublayer:
+        def self_attention(depth: int, wide: float) -> Sublayer:
             """Build self-attention after a transformation with ``depth`` group linear maps."""
-            plan: dict[str, Any] = {"depth": depth, "widest": multiplier * width}
-            before = DeLighTTransformation(width, width // 2, width // 2, **plan, **common, **layer)
-            return sublayer(attention(width // 2), before)
-
-        def feedforward() -> Sublayer:
-            """Build a feed-forward block with a quarter of the width inside."""
-            inner = width // REDUCTION
-            return sublayer(FeedForward(width, inner, options.activation_dropout, activation="swish", **layer))
+            before = transformation(width, out_features=half, depth=depth, widest=wide * width, **layer)
+            return sublayer(attention(half), before=before)
 
         def embed(words: AdaptiveInput) -> DeLighTEmbedding:
             """Build an embedding that transforms word vectors to the model's width."""
-            plan: dict[str, Any] = {"depth": depths[0], "widest": options.width_multiplier * word_width}
-            transform = DeLighTTransformation(word_width, width // 2, width, **plan, **common)
-            return DeLighTEmbedding(words, transform, dropout)
-
-        def table(size: int) -> AdaptiveInput:
-            """Build a table of word vectors."""
-            return AdaptiveInput(size, word_width, (), **embedding)
+            plan: dict[str, Any] = {"depth": depths[0], "widest": multiplier * word_width}
+            return DeLighTEmbedding(words, transformation(word_width, out_features=width, **plan), dropout)
 
         self.encoder = nn.ModuleList(
-            EncoderLayer(self_attention(*scales), feedforward())
-            for scales in block_scales(options.encoder_layers, depths, options.width_multiplier)
+            EncoderLayer(self_attention(*scales), sublayer(feedforward()))
+            for scales in block_scales(options.encoder_layers, depths, multiplier)
         )
         self.decoder = nn.ModuleList(
-            DecoderLayer(self_attention(*scales), sublayer(attention(width)), feedforward())
-            for scales in block_scales(options.decoder_layers, depths, options.width_multiplier)
+            DecoderLayer(self_attention(*scales), sublayer(attention(width)), sublayer(feedforward()))
+            for scales in block_scales(options.decoder_layers, depths, multiplier)
         )
         self.encoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()

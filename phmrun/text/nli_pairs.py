@@ -20,7 +20,6 @@ Labels are translated to common names (``LABELS``); runs of white space in sente
 
 import json
 from collections.abc import Iterator, Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,22 +145,6 @@ def sentences_of(line: str, where: str) -> list[str]:
         return line.split("\t")
     values = json_values(line, LAYOUTS["tsv"].names[:2], where)
     return [_sentence(text, place, where) for text, place in zip(values, ("first", "second"), strict=True)]
-
-
-def read_pairs(path: str | PathLike[str], format: str, names: Mapping[str, str | None] | None = None) -> PairReader:
-    """Return a reader of labeled sentence pairs.
-
-    Its ``dropped`` counts those left out.
-
-    Args:
-        path: The file, UTF-8, plain or gzip.
-        format: Name of a format, a key of ``LABELS``.
-        names: Class of each label in the file, None to drop its pairs; None for the format's labels.
-
-    Raises:
-        PhmrunError: (exit 2) The format is unknown; (exit 3) while iterating, a line is malformed.
-    """
-    return PairReader(Path(path), format, names)
 
 
 def _sentence(text: Any, place: str, where: str) -> str:

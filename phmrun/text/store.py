@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,10 +37,8 @@ BUFFER = 1 << 18
 """Tokens, and sentences, that a writer holds before it writes them."""
 
 
-class TokenStore:
-    """Read-only ragged array of token ids.
-
-    ``store[i]`` is a view of sentence ``i`` in the file.
+class StreamStore:
+    """Read-only, memory-mapped row of token ids, ``tokens [tokens]``.
 
     Raises:
         PhmrunError: (exit 3) The directory holds no complete store.
@@ -49,10 +47,35 @@ class TokenStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         with intact("the token store is", path, REMOVE):
-            description = parse_json(read_text(path / "store.json"))
-            sentences, tokens = int(description["sentences"]), int(description["tokens"])
-            self._tokens: NDArray[np.unsignedinteger] = mapped(path / "tokens.bin", description["dtype"], tokens)
-            self._offsets: NDArray[np.int64] = mapped(path / "offsets.bin", "<i8", sentences + 1)
+            self._open(path, parse_json(read_text(path / "store.json")))
+
+    def _open(self, path: Path, description: Mapping[str, Any]) -> None:
+        """Map the files that ``store.json`` describes."""
+        count, kind = int(description["tokens"]), description["dtype"]
+        self.tokens: NDArray[np.unsignedinteger] = mapped(path / "tokens.bin", kind, count)
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    def __reduce__(self) -> tuple[type, tuple[Path]]:
+        """Pickle the path only; loader processes map the files themselves."""
+        return type(self), (self.path,)
+
+
+class TokenStore(StreamStore):
+    """Read-only ragged array of token ids; ``tokens`` are those of all sentences, one after the other.
+
+    ``store[i]`` is a view of sentence ``i`` in the file.
+
+    Raises:
+        PhmrunError: (exit 3) The directory holds no complete store.
+    """
+
+    def _open(self, path: Path, description: Mapping[str, Any]) -> None:
+        """Map the files that ``store.json`` describes."""
+        super()._open(path, description)
+        self._offsets: NDArray[np.int64] = mapped(path / "offsets.bin", "<i8", int(description["sentences"]) + 1)
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -66,25 +89,7 @@ class TokenStore:
         """
         if not 0 <= index < len(self):
             raise IndexError(f"sentence {index} of {len(self)}")
-        return self._tokens[self._offsets[index] : self._offsets[index + 1]]
-
-    def __iter__(self) -> Iterator[NDArray[np.unsignedinteger]]:
-        """Return an iterator over all sentences in order."""
-        return (self[index] for index in range(len(self)))
-
-    def __reduce__(self) -> tuple[type["TokenStore"], tuple[Path]]:
-        """Pickle the path only; loader processes map the files themselves."""
-        return TokenStore, (self.path,)
-
-    @property
-    def tokens(self) -> int:
-        """Number of tokens in all sentences."""
-        return len(self._tokens)
-
-    @property
-    def flat(self) -> NDArray[np.unsignedinteger]:
-        """Token ids of all sentences, one after the other, ``[tokens]``."""
-        return self._tokens
+        return self.tokens[self._offsets[index] : self._offsets[index + 1]]
 
     @property
     def lengths(self) -> NDArray[np.int32]:
@@ -114,10 +119,6 @@ class ParallelStore:
         """Number of sentence pairs."""
         return len(self.source)
 
-    def __reduce__(self) -> tuple[type["ParallelStore"], tuple[Path]]:
-        """Pickle the path only, as for one store."""
-        return ParallelStore, (self.path,)
-
 
 class TokenStoreWriter:
     """Context manager that writes a store sentence by sentence, in constant memory.
@@ -135,7 +136,6 @@ class TokenStoreWriter:
 
     def __init__(self, path: Path, *, vocabulary_size: int) -> None:
         self.path = path
-        self._limit = vocabulary_size
         self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
         self._sentences = self._tokens = self._unknown = self._longest = 0
         self._pending: list[int] = []
@@ -201,8 +201,8 @@ class TokenStoreWriter:
             ValueError: An id is out of range.
         """
         tokens = np.array(self._pending, dtype=np.int64)
-        if tokens.size and not (tokens.min() >= 0 and tokens.max() < self._limit):
-            raise ValueError(f"a token id is outside 0..{self._limit - 1}")
+        if tokens.size and not (tokens.min() >= 0 and tokens.max() < len(self._seen)):
+            raise ValueError(f"a token id is outside 0..{len(self._seen) - 1}")
         lengths = np.array(self._lengths, dtype="<i8")
         self._token_file.write(tokens.astype(self._dtype).tobytes())
         self._offset_file.write((self._tokens + np.cumsum(lengths)).astype("<i8").tobytes())

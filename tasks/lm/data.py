@@ -23,12 +23,12 @@ from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
 from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
-from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, StreamStore, prepare_stream, text_lines
+from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.division import held_out
 from phmrun.text.lines import numbered_lines
-from phmrun.text.store import Prepared
+from phmrun.text.store import Prepared, StreamStore
 
 KNOWN = "known"
 MILLIBITS, WORDS, BYTES, CHARACTERS = range(4)

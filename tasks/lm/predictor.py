@@ -151,7 +151,8 @@ class LanguageModelPredictor:
 
         Marks are split from words, where the vocabulary has words.
         """
-        coded = [self.vocabulary.encode(text) for text in self._split(sentences)]
+        words = isinstance(self.vocabulary, StreamVocabulary)
+        coded = [self.vocabulary.encode(spaced(text, False, "punctuation") if words else text) for text in sentences]
         nats = np.zeros(len(coded))
         for rows in evaluation_batches([len(text) for text in coded], unit="sentences", size=self.decoding.batch):
             texts = [torch.tensor([self.vocabulary.end, *coded[row]]) for row in rows]
@@ -162,11 +163,6 @@ class LanguageModelPredictor:
             losses = self.network.output.nll(hidden[inside], tokens[:, 1:][inside]).double().cpu()
             nats[rows] = torch.zeros(inside.shape, dtype=torch.double).masked_scatter(inside, losses).sum(1).numpy()
         return nats
-
-    def _split(self, sentences: Sequence[str]) -> Iterator[str]:
-        """Yield sentences as the vocabulary reads them."""
-        for text in sentences:
-            yield spaced(text, False, "punctuation") if isinstance(self.vocabulary, StreamVocabulary) else text
 
     @torch.inference_mode()
     def surprisal(self, tokens: NDArray[np.integer]) -> NDArray[np.float64]:

@@ -13,23 +13,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, read_text, write_json
+from phmrun.files import write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.config import BPE
-from phmrun.tasks.lm.vocabulary import CHUNK, StreamVocabulary, count_words, without_end
+from phmrun.tasks.lm.vocabulary import StreamVocabulary, count_words, without_end
 from phmrun.text.lines import numbered_lines
-from phmrun.text.store import REMOVE, TRAIN, Prepared, mapped, prepare
+from phmrun.text.store import TRAIN, Prepared, StreamStore, prepare
 from phmrun.text.tokenizer import learn_bpe
 from phmrun.text.vocabulary import Splitting
 
-TOKENS, DESCRIPTION = "tokens.bin", "store.json"
 VERSION = 1  # increased when the same text and settings give other ids or another layout
 LONGEST_LINE = 1 << 24  # bytes; a line may be a paragraph or a document
 STEP = 1024  # lines between two progress updates
+CHUNK = 4096  # lines that are written at a time
 
 
 @dataclass(frozen=True)
@@ -41,29 +39,6 @@ class StreamSettings:
     splitting: Splitting = "space"  # splitting of lines into words
     min_frequency: int = 1  # words rarer than this in training are unknown
     kind: Literal["word", "bpe"] = "word"
-
-
-class StreamStore:
-    """Read-only, memory-mapped row of token ids, ``tokens [tokens]``.
-
-    Raises:
-        PhmrunError: (exit 3) The directory holds no complete store.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with intact("the token store is", path, REMOVE):
-            description = parse_json(read_text(path / DESCRIPTION))
-            self.tokens: NDArray[np.unsignedinteger] = mapped(
-                path / TOKENS, description["dtype"], int(description["tokens"])
-            )
-
-    def __len__(self) -> int:
-        return len(self.tokens)
-
-    def __reduce__(self) -> tuple[type["StreamStore"], tuple[Path]]:
-        """Pickle the path only; loader processes map the file themselves."""
-        return StreamStore, (self.path,)
 
 
 def write_stream(path: Path, lines: Iterable[Sequence[int]], *, unknown: int, vocabulary_size: int) -> dict[str, Any]:
@@ -84,7 +59,7 @@ def write_stream(path: Path, lines: Iterable[Sequence[int]], *, unknown: int, vo
     dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
     seen = np.zeros(vocabulary_size, dtype=np.int64)
     rest = iter(lines)
-    with (path / TOKENS).open("wb") as file:
+    with (path / "tokens.bin").open("wb") as file:
         while chunk := list(itertools.islice(rest, CHUNK)):
             tokens = np.fromiter(itertools.chain.from_iterable(chunk), dtype=dtype)
             seen += np.bincount(tokens, minlength=vocabulary_size)
@@ -92,7 +67,7 @@ def write_stream(path: Path, lines: Iterable[Sequence[int]], *, unknown: int, vo
         file.flush()
         os.fsync(file.fileno())
     total = int(seen.sum())
-    write_json(path / DESCRIPTION, {"tokens": total, "dtype": dtype.str})
+    write_json(path / "store.json", {"tokens": total, "dtype": dtype.str})
     return {"tokens": total, "unknown": int(seen[unknown]) if unknown >= 0 else 0, "types": int(np.count_nonzero(seen))}
 
 

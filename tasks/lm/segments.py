@@ -42,10 +42,6 @@ class SegmentPlan:
     world: int = 1
     start_step: int = 0  # optimizer steps after which iteration starts
 
-    def __iter__(self) -> Iterator[Segment]:
-        """Yield the micro-batches after ``start_step`` optimizer steps, endlessly."""
-        return self.from_step(self.start_step)
-
     def check(self) -> None:
         """Check that the text is long enough for the streams.
 
@@ -106,12 +102,12 @@ class SegmentPlan:
         total = sum(self.batches_in(epoch) for epoch in range(epochs)) if self.random else epochs * self.batches_in(0)
         return -(-total // self.accumulate)
 
-    def from_step(self, step: int) -> Iterator[Segment]:
-        """Yield the micro-batches after ``step`` optimizer steps, endlessly.
+    def __iter__(self) -> Iterator[Segment]:
+        """Yield the micro-batches after ``start_step`` optimizer steps, endlessly.
 
         They are the same for all processes. A window may reach into the next epoch.
         """
-        epoch, index = 0, step * self.accumulate
+        epoch, index = 0, self.start_step * self.accumulate
         if not self.random:
             epoch, index = divmod(index, self.batches_in(0))
         while index >= (size := self.batches_in(epoch)):

@@ -6,7 +6,6 @@ Treebank, 33,278 of WikiText-2), there is no padding and no beginning: only word
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +14,6 @@ from phmrun.text.tokenizer import TokenizerVocabulary
 from phmrun.text.vocabulary import Splitting, Vocabulary, padded_size, read_description, spaced
 
 END, UNKNOWN = "<eos>", "<unk>"
-CHUNK = 4096  # lines that are split into words at a time
 
 
 class StreamVocabulary(Vocabulary):
@@ -129,17 +127,6 @@ def split_line(line: str, splitting: Splitting) -> list[str]:
     return line.split() if splitting == "space" else spaced(line, False, splitting).split()
 
 
-def chunks_of_words(lines: Iterable[str], splitting: Splitting) -> Iterable[list[str]]:
-    """Yield the words of :data:`CHUNK` lines at a time, with the end of each line."""
-    rest = iter(lines)
-    while chunk := list(islice(rest, CHUNK)):
-        words: list[str] = []
-        for line in chunk:
-            words += split_line(line, splitting)
-            words.append(END)
-        yield words
-
-
 def count_words(
     lines: Iterable[str],
     *,
@@ -167,8 +154,9 @@ def count_words(
         PhmrunError: (exit 3) The text has no words.
     """
     counts: Counter[str] = Counter()
-    for chunk in chunks_of_words(lines, splitting):
-        counts.update(chunk)
+    for line in lines:
+        counts.update(split_line(line, splitting))
+        counts[END] += 1
     if not counts.keys() - {END}:
         raise PhmrunError("there is no word in the training text", where=where, code=ExitCode.DATA)
     special = {END: counts.pop(END), UNKNOWN: counts.pop(UNKNOWN, 0)}

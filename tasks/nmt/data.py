@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from phmrun.datasets import SPLITS, builtin
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
 from phmrun.families.sequence_to_sequence.data import (
     ParallelCorpus,
     ParallelData,
     build_parallel_data,
-    require_languages,
+    builtin_pairs,
 )
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.lines import read_parallel
@@ -43,16 +43,10 @@ def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
     Raises:
         PhmrunError: (exit 2) The languages are not English and German, in either direction.
     """
-    require_languages(data, ("en", "de"))
-    directory = builtin.unpack("translation", cache)
-    files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
-    train = files["train"]
-    return ParallelCorpus(
-        files,
-        {"builtin": builtin.VERSIONS["translation"]},
-        parts={"test": directory / "test.part"},
-        baselines={"dictionary": lambda sources: dictionary_baseline(read_parallel(*train), sources)},
-    )
+    pairs = builtin_pairs("translation", ("en", "de"), data, cache)
+    train = pairs.files["train"]
+    words = {"dictionary": lambda sources: dictionary_baseline(read_parallel(*train), sources)}
+    return replace(pairs, baselines=words)
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -8,20 +8,16 @@ from phmrun.families.sequence_to_sequence.metrics import COPY, OF_TEXT
 from phmrun.metric import PERCENT, Baseline, Deferred, Metric
 from phmrun.task import Task
 
-_SHARE = partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1)
-_UNCHANGED, _STYLE = (
-    partial(Deferred("phmrun.tasks.style.data:read_items"), name=name) for name in ("unchanged", "style")
-)
-UNCHANGED = Metric(
-    "unchanged",
-    "unchanged sentences",
-    "%",
-    lower_is_better=True,
-    measure=_SHARE,
-    read_items=_UNCHANGED,
-    bounds=PERCENT,
-)
-STYLE = Metric("style", "sentences in the target style", "%", measure=_SHARE, read_items=_STYLE, bounds=PERCENT)
+
+def _metric(name: str, title: str, **facts: bool) -> Metric:
+    """Return a share of outputs, which `phmrun.tasks.style.data` counts."""
+    reader = partial(Deferred("phmrun.tasks.style.data:read_items"), name=name)
+    share = partial(Deferred("phmrun.metrics.parsing:share"), of=0, among=1)
+    return Metric(name, title, "%", measure=share, read_items=reader, bounds=PERCENT, **facts)  # type: ignore[arg-type]
+
+
+UNCHANGED = _metric("unchanged", "unchanged sentences", lower_is_better=True)
+STYLE = _metric("style", "sentences in the target style")
 
 TASK = Task(
     name="style",

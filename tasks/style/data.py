@@ -14,15 +14,12 @@ from typing import Any
 import numpy as np
 
 from phmrun.config import load_run_config
-from phmrun.datasets import SPLITS, builtin
 from phmrun.engine.data import build_data as data_of
-from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
 from phmrun.families.sequence_to_sequence.data import (
     OutputMeasure,
-    ParallelCorpus,
     ParallelData,
     build_parallel_data,
-    require_languages,
+    builtin_pairs,
 )
 from phmrun.families.sequence_to_sequence.items import read_outputs
 from phmrun.ledger import Run
@@ -49,24 +46,12 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
     Raises:
         PhmrunError: (exit 3) A file or dataset is not on this machine.
     """
-    data = build_parallel_data(config, cache, builtin_corpus)
+    data = build_parallel_data(config, cache, partial(builtin_pairs, "style", STYLES))
     if "train" in data.files:
         data.measures = dict(measures(partial(read_parallel, *data.files["train"])))
     if config.data.copies and "train" in data.files:
         data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)
     return data
-
-
-def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """Return the built-in corpus, unpacked into ``cache``, with test parts.
-
-    Raises:
-        PhmrunError: (exit 2) The sides are not modern and original, in either direction.
-    """
-    require_languages(data, STYLES)
-    directory = builtin.unpack("style", cache)
-    files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
-    return ParallelCorpus(files, {"builtin": builtin.VERSIONS["style"]}, parts={"test": directory / "test.part"})
 
 
 def with_copies(pair: tuple[Path, Path], times: int, cache: Path) -> tuple[Path, Path]:
@@ -102,7 +87,8 @@ def hits(train: Pairs) -> Mapping[str, Hits]:
 
     ``train`` yields training pairs without copies; it is read when "style" is first measured.
     """
-    return {"unchanged": _same, "style": partial(_in_style, cache(partial(_classifier, train)))}
+    classifier = cache(partial(_classifier, train))  # trained at the first call
+    return {"unchanged": _same, "style": lambda _, outputs: classifier()(outputs)}
 
 
 def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
@@ -134,19 +120,6 @@ def _same(sources: Sequence[str], outputs: Sequence[str]) -> list[bool]:
     Words are compared, so the amount and kind of white space between them does not count.
     """
     return [source.split() == output.split() for source, output in zip(sources, outputs, strict=True)]
-
-
-def _in_style(
-    classifier: Callable[[], Callable[[Sequence[str]], list[bool]]], _: Sequence[str], outputs: Sequence[str]
-) -> list[bool]:
-    """Return True for each output in the target style.
-
-    The classifier, trained at the first call, decides. Sources are not read.
-
-    Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
-    """
-    return classifier()(outputs)
 
 
 def _share(name: str, hit: Hits, sources: Sequence[str], outputs: Sequence[str]) -> Score:

@@ -75,7 +75,7 @@ def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_parallel
-    from phmrun.text.nli_pairs import read_pairs
+    from phmrun.text.nli_pairs import PairReader
 
     samples = TASKS.get(task).formats
     assert samples
@@ -86,7 +86,7 @@ def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
             paths[-1].write_text(text)
         readers = {
             "sva": read_agreement,
-            "nli": lambda path: read_pairs(path, "tsv"),
+            "nli": lambda path: PairReader(path, "tsv"),
             "parse": load,
             "lm": numbered_lines,
         }

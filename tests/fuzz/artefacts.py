@@ -271,8 +271,7 @@ def stores(folder: Path) -> Read:
 
     from phmrun.errors import ExitCode, PhmrunError
     from phmrun.families.sentence_classification.items import ItemStore
-    from phmrun.tasks.lm.preparation import StreamStore
-    from phmrun.text.store import TokenStore
+    from phmrun.text.store import StreamStore, TokenStore
 
     place = folder / "store"
 

@@ -168,12 +168,12 @@ PAIRS = (
 
 def read_pairs(path: Path) -> None:
     from phmrun.errors import PhmrunError
-    from phmrun.text.nli_pairs import LABELS, read_pairs
+    from phmrun.text.nli_pairs import LABELS, PairReader
 
     faults: list[PhmrunError] = []
     for form in LABELS:
         try:
-            for pair in read_pairs(path, form):
+            for pair in PairReader(path, form):
                 "".join(pair).encode()
         except PhmrunError as error:
             str(error).encode()

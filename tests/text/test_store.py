@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.tasks.lm.preparation import StreamStore
 from phmrun.text import store as store_module
-from phmrun.text.store import TokenStore, TokenStoreWriter
+from phmrun.text.store import StreamStore, TokenStore, TokenStoreWriter
 
 
 def write(path, sentences, size=100):
@@ -29,7 +28,7 @@ def test_what_is_written_comes_back(tmp_path_factory, sentences, buffer):
         store = write(tmp_path_factory.mktemp("store") / "new", sentences)
     assert [list(sentence) for sentence in store] == sentences
     assert store.lengths.tolist() == [len(sentence) for sentence in sentences]
-    assert store.tokens == sum(map(len, sentences))
+    assert len(store.tokens) == sum(map(len, sentences))
 
 
 def test_an_interrupted_store_does_not_open(tmp_path):

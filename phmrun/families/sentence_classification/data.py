@@ -176,7 +176,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             covered[self.pretrained.places] = True
         words = max(1, self.vocabulary.words.entries - len(SPECIALS))
         tokens = {
-            f"{split}_tokens": float(np.mean(covered[np.concatenate([side.flat for side in store.sentences])]))
+            f"{split}_tokens": float(np.mean(covered[np.concatenate([side.tokens for side in store.sentences])]))
             for split, store in self.prepared.stores.items()
         }
         return {"types": int(covered.sum()) / words, **tokens}

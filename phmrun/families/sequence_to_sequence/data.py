@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from phmrun.config.sections import NO_DATA
 from phmrun.datasets import SPLITS, checksums, locate
+from phmrun.datasets import builtin as corpora
 from phmrun.engine.data import BucketedData
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
@@ -239,6 +240,18 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
     return ParallelCorpus(
         {split: (roles[data.source], roles[data.target]) for split, roles in located.items()}, checksums(data.name)
     )
+
+
+def builtin_pairs(name: str, languages: tuple[str, str], data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
+    """Return a built-in corpus, unpacked into ``cache``, with parts of its test set.
+
+    Raises:
+        PhmrunError: (exit 2) The sides are not these languages, in either direction.
+    """
+    require_languages(data, languages)
+    directory = corpora.unpack(name, cache)
+    files = {split: (directory / f"{split}.{data.source}", directory / f"{split}.{data.target}") for split in SPLITS}
+    return ParallelCorpus(files, {"builtin": corpora.VERSIONS[name]}, parts={"test": directory / "test.part"})
 
 
 def own_files(data: ParallelDataConfig) -> Files:

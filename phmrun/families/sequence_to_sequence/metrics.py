@@ -9,38 +9,19 @@ _MATHEMATICS = "phmrun.metrics.translation"
 _FLOORS = ("copy", "dictionary")
 
 
-def _counts(name: str) -> Any:
-    """Return the reader of a run's items, with a function of `phmrun.metrics.translation` that counts."""
+def _metric(name: str, title: str, counts: str, **facts: Any) -> Metric:
+    """Return a metric of text; ``counts`` is the function of `phmrun.metrics.translation` that counts its items."""
     reader = Deferred("phmrun.families.sequence_to_sequence.items:read_items")
-    return partial(reader, counted=Deferred(f"{_MATHEMATICS}:{name}"), tokenized=name == "bleu_counts")
+    read_items: Any = partial(reader, counted=Deferred(f"{_MATHEMATICS}:{counts}"), tokenized=counts == "bleu_counts")
+    return Metric(name, title, read_items=read_items, floors=_FLOORS, bounds=PERCENT, **facts)
 
 
-def _of_sentences(name: str, title: str, measure: str, counts: str) -> Metric:
-    """Return a metric that is a mean over sentences; ``measure`` and ``counts`` are functions of the same module."""
-    of_items = Deferred(f"{_MATHEMATICS}:{measure}")
-    return Metric(name, title, of_items=of_items, read_items=_counts(counts), floors=_FLOORS, bounds=PERCENT)
-
-
-BLEU = Metric(
-    "bleu",
-    "BLEU",
-    margin=0.5,
-    measure=Deferred(f"{_MATHEMATICS}:bleu_of"),
-    read_items=_counts("bleu_counts"),
-    floors=_FLOORS,
-    bounds=PERCENT,
+_of_bleu, _of_chrf, _of_sentences, _of_nltk = (
+    Deferred(f"{_MATHEMATICS}:{name}_of") for name in ("bleu", "chrf", "sentence_bleu", "sentence_bleu_nltk")
 )
-CHRF = Metric(
-    "chrf",
-    "chrF",
-    measure=Deferred(f"{_MATHEMATICS}:chrf_of"),
-    read_items=_counts("chrf_counts"),
-    floors=_FLOORS,
-    bounds=PERCENT,
-)
-SENTENCE_BLEU = _of_sentences("sentence-bleu", "sentence BLEU", "sentence_bleu_of", "bleu_counts")
-SENTENCE_BLEU_NLTK = _of_sentences(
-    "sentence-bleu-nltk", "sentence BLEU by NLTK", "sentence_bleu_nltk_of", "nltk_counts"
-)
+BLEU = _metric("bleu", "BLEU", "bleu_counts", margin=0.5, measure=_of_bleu)
+CHRF = _metric("chrf", "chrF", "chrf_counts", measure=_of_chrf)
+SENTENCE_BLEU = _metric("sentence-bleu", "sentence BLEU", "bleu_counts", of_items=_of_sentences)
+SENTENCE_BLEU_NLTK = _metric("sentence-bleu-nltk", "sentence BLEU by NLTK", "nltk_counts", of_items=_of_nltk)
 OF_TEXT = (BLEU, CHRF, SENTENCE_BLEU, SENTENCE_BLEU_NLTK)
 COPY = Baseline("copy", "the source, copied")

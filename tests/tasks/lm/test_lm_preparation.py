@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from phmrun.errors import PhmrunError
-from phmrun.tasks.lm.preparation import StreamSettings, StreamStore, prepare_stream
+from phmrun.tasks.lm.preparation import StreamSettings, prepare_stream
+from phmrun.text.store import StreamStore
 
 TRAIN = "b a a\n\nc b a\n"
 DEV = "a d\nb\n"
