@@ -96,12 +96,8 @@ for _kind, _pattern, _first in _SCALARS:
 
 
 def yaml_text(values: Any) -> str:
-    """Return values as a YAML document, keys in their order.
-
-    libyaml writes it if PyYAML has it; both write the same text.
-    """
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(yaml.dump(values, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    """Return values as a YAML document, keys in their order; :func:`parse_yaml` reads the same values."""
+    return str(yaml.dump(values, Dumper=Dumper, sort_keys=False, allow_unicode=True))
 
 
 def parse_yaml(text: str, name: str) -> Any:
@@ -114,7 +110,8 @@ def parse_yaml(text: str, name: str) -> Any:
             262,144 characters, or 1,048,576 with its aliases expanded. The place has the line, except for texts that
             are too large or hold control characters.
     """
-    if text.startswith("{") and text.count("{") + text.count("[") <= DEEPEST:  # JSON is read in a thirtieth of the time
+    brackets = text.count("{") + text.count("[")
+    if text.startswith("{") and brackets <= DEEPEST and len(text) <= LARGEST:  # read in a thirtieth of the time
         with suppress(ValueError):
             return parse_json(text, unique=True)
     return parse_yaml_lines(text, name)[0]
@@ -214,7 +211,7 @@ def _check_nodes(root: yaml.Node) -> None:
         if node in within:
             raise _fault("a value holds itself", node)
         # An alias is the very node that it names: measured once, its size is added wherever it stands, so that the time
-        # follows the length of the text. Its levels count as well: _check_depth sees those of the text alone.
+        # follows the length of the text. Its levels count as well: parse_yaml_lines sees those of the text alone.
         if node in sizes:
             return sizes[node]
         within.add(node)

@@ -1,8 +1,10 @@
 """Errors of plug-ins: the plug-in's file and line, instead of a bug in phmrun."""
 
+import inspect
 import sys
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -28,9 +30,8 @@ def plugin_error(error: BaseException) -> PhmrunError | None:
                 where = f"{frame.f_code.co_filename}:{line}"
                 return PhmrunError(f"the plug-in raises {summary}", where=where, hint=hint, code=ExitCode.TRAINING)
     for used in () if isinstance(error, SystemExit) else _objects(error):
-        code = used.__code__ if isinstance(used, FunctionType) else used.__init__.__code__
         what = f"{used.__name__} of the plug-in does not keep to its interface: {summary}"
-        where = f"{code.co_filename}:{code.co_firstlineno}"
+        where = f"{inspect.getsourcefile(used)}:{inspect.getsourcelines(used)[1]}"
         return PhmrunError(what, where=where, hint=hint, code=ExitCode.TRAINING)
     return None
 
@@ -51,9 +52,10 @@ def _objects(error: BaseException) -> Iterator[Any]:
             held = getattr(value, "__dict__", {})
             for candidate in (value, *held.values(), *(held.get("_modules") or {}).values()):
                 kind: Any = candidate if isinstance(candidate, type | FunctionType) else type(candidate)
-                has_code = isinstance(kind, FunctionType) or hasattr(kind.__init__, "__code__")
-                if has_code and _is_plugin(str(kind.__module__)):
-                    yield kind
+                if _is_plugin(str(kind.__module__)):
+                    with suppress(OSError, TypeError):  # without source
+                        inspect.getsourcelines(kind)
+                        yield kind
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -1,6 +1,10 @@
-import pytest
+import math
 
-from phmrun.documents import LARGEST, parse_json, parse_yaml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phmrun.documents import LARGEST, parse_json, parse_yaml, yaml_text
 from phmrun.errors import PhmrunError
 
 
@@ -17,6 +21,14 @@ def test_scalars(text, value):
     parsed = parse_yaml(text, "--set")
     assert parsed == value
     assert type(parsed) is type(value)
+
+
+@given(st.text("0123456789.+-eEfxinaNull~<: ", max_size=6), st.floats() | st.integers() | st.booleans())
+def test_what_is_written_is_read_back(text, value):
+    """A word that looks like a number stays a word, and infinity a number."""
+    read, beside = parse_yaml(yaml_text({"a": [text, value], "b": math.inf}), "x")["a"]
+    assert (read, type(beside)) == (text, type(value))
+    assert beside == value or (beside != beside and value != value)
 
 
 def test_aliases_are_counted_where_they_are_written_out():

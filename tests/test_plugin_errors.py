@@ -12,9 +12,14 @@ OPTIMIZER = (
     "    def step(self, closure=None):\n        super().step(closure)\n"
     "        self.param_groups[0]['kept'] = {}\nOPTIMIZERS.add('mine', Mine)\n"
 )
+MODULE = (
+    "import torch\nfrom phmrun.registry import LOSSES\nclass Mine(torch.nn.Module):\n"
+    "    def forward(self, logits, targets, **more):\n        return None\nLOSSES.add('mine', Mine())\n"
+)
 CASES = {
     "raises": (LOSS.format("return {}['key']"), "loss=mine", 4, "mine.py:3: the plug-in raises KeyError"),
     "exits": (LOSS.format("raise SystemExit(0)"), "loss=mine", 4, "mine.py:3: the plug-in raises SystemExit"),
+    "inherits all but one": (MODULE, "loss=mine", 4, "mine.py:3: Mine of the plug-in does not keep"),
     "returns nothing": (LOSS.format("return None"), "loss=mine", 4, "mine.py:2: mine of the plug-in does not keep"),
     "exits at import": ("import sys\nsys.exit(0)\n", "clip=1", 2, "mine.py:2: the plug-in does not import"),
     "cannot be stored": (OPTIMIZER.format("collections.deque([1])"), "optimizer.name=mine", 4, "0/kept is deque"),

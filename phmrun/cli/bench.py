@@ -9,7 +9,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import HARDWARE, Device, Json, Plugin, RunsDirectory
+from phmrun.cli.options import HARDWARE, Device, Json, Plugin, RunsDirectory, listed
 from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import STRUCTURES, load_plugins
@@ -36,18 +36,13 @@ def prepare_process(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
-def listed(values: Sequence[str] | None) -> list[str]:
-    """Return the non-empty entries of comma-separated lists; [] for None."""
-    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]
-
-
 def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
     """Return the positive integers in comma-separated lists; [] for None.
 
     Raises:
         PhmrunError: An entry is anything else; ``flag`` names the option.
     """
-    parts = listed(values)
+    parts = listed(*values or ())
     for part in parts:
         if not part.isdecimal() or int(part) < 1:
             raise PhmrunError(f"{part!r} is not a positive whole number", where=flag)
@@ -213,7 +208,7 @@ def bench_layers(
     """
     load_plugins(plugin)
     structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
-    orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(shape)]
+    orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(*shape or ())]
     batches, training = numbers(tokens, "--tokens"), numbers(training_tokens, "--training-tokens")
     # After all checks that do not need torch: its import takes seconds.
     import torch

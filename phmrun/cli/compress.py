@@ -83,7 +83,7 @@ def compress(
     with waiting("preparing"):
         from phmrun.engine import experiment
         from phmrun.engine.trained_model import open_run
-        from phmrun.exchange.compress import derivation, layer_of, make_plan, merge_updates, without_updates
+        from phmrun.exchange.compress import ORDERS, derivation, layer_of, make_plan, merge_updates, without_updates
         from phmrun.exchange.further_training import further_training
 
     options = {scope: _options_of(scope, keys) for scope in SCOPES}
@@ -105,7 +105,7 @@ def compress(
         wanted,
         budget=share,
         batches=calibrate,
-        fixed=bool(options["layer"]),
+        fixed={scope for scope, chosen_ones in options.items() if chosen_ones.keys() & ORDERS.keys()},
         tables={scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name},
         config=config,
         others=others,

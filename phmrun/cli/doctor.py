@@ -107,7 +107,10 @@ def _data() -> Iterator[Check]:
     from phmrun.datasets import CATALOGUE, data_dir, is_here
 
     advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
-    yield _writable("data directory", data_dir(), advice, ExitCode.DATA, fatal=False)
+    writable = _writable("data directory", data_dir(), advice, ExitCode.DATA, fatal=False)
+    yield writable
+    if writable.status != "ok":
+        return
     names = CATALOGUE.names()
     here = [name for name in names if is_here(CATALOGUE.get(name))]
     if here:
@@ -148,16 +151,12 @@ def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bo
 
     Nothing is created. If it is not, the check has failed, or is a warning without ``fatal``.
     """
-    try:
-        existing = _existing(folder)
-    except OSError as error:
-        return Check(name, "failed" if fatal else "warning", f"{folder}: {error.strerror}", advice, code)
-    state = str(folder) if folder.is_dir() else f"{folder} (will be created)"
+    existing = _existing(folder)
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
-        return Check(name, "ok", state)
+        return Check(name, "ok", str(folder) if existing == folder.absolute() else f"{folder} (will be created)")
     return Check(name, "failed" if fatal else "warning", f"{folder} cannot be written", advice, code)
 
 
 def _existing(folder: Path) -> Path:
-    """Return the folder, or its nearest existing parent."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    """Return the folder, or its nearest parent that exists and may be seen."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if os.access(path, os.F_OK))

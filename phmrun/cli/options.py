@@ -26,6 +26,11 @@ DATA, LAYER, OPTIMIZATION, CONFIG = "Data", "Layer", "Optimization", "Configurat
 HARDWARE, LOGGING, RUNS = "Hardware", "Logging", "Run"
 
 
+def listed(*texts: str | None) -> list[str]:
+    """Return the non-empty entries of comma-separated lists; None has none."""
+    return [part.strip() for text in texts for part in (text or "").split(",") if part.strip()]
+
+
 class Flag(NamedTuple):
     """Option of all verbs that take an experiment.
 

@@ -11,7 +11,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
-from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run
+from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run, listed
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -73,7 +73,7 @@ def list_runs(
         kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs}))
         console.print_aside(f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}")
         return
-    wanted = [name.strip() for name in columns.split(",")] if columns else []
+    wanted = listed(columns)
     for column in wanted:
         listing.require_column(chosen, column, "--columns")
     shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))

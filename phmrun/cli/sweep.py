@@ -277,7 +277,7 @@ def _tuned(
     a row without a chosen value have a fault.
 
     Raises:
-        PhmrunError: (exit 5) A trial was interrupted.
+        PhmrunError: (exit 3) The data of a trial are missing on this machine; (exit 5) a trial was interrupted.
     """
     if not design.sweep.file.tune:
         return design
@@ -288,6 +288,8 @@ def _tuned(
         statuses = [status for row in rows for status in row.all_trials]
         over = set(OVER) - {CellState.FAILED} if retry_failed else OVER
         left = [status for status in statuses if status.state not in over]
+        if missing := next((s.cell.fault for s in left if s.state is CellState.BLOCKED), None):
+            raise missing
         with_trials = with_choices(design, rows, make)
         if not left:
             break

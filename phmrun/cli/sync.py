@@ -43,7 +43,7 @@ def sync(
             else:
                 console.print_line(f"{run.id}: {folder}")
         return
-    mode = wandb_mode(os.environ.get("WANDB_MODE") or "online")
+    mode = wandb_mode() if os.environ.get("WANDB_MODE") else "online"
     for run in chosen:
         synced = replay(run, mode)
         if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from phmrun.cli import completion, console
-from phmrun.cli.options import Json, Plugin, RunsDirectory
+from phmrun.cli.options import Json, Plugin, RunsDirectory, listed
 from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
@@ -88,8 +88,8 @@ def table(
         from phmrun.results.layout import lay_out, pair_facts, plain_rows
         from phmrun.sweeps.results import Asked, view
 
-    shown = [require_cost(name, "--costs") for name in _listed(costs)]
-    asked = Asked(only, seeds, _listed(rows), _listed(cols), score or [])
+    shown = [require_cost(name, "--costs") for name in listed(costs)]
+    asked = Asked(only, seeds, listed(rows), listed(cols), score or [])
     selection = view(what or [], runs_dir, asked)
     tell_faults(selection.statuses)
     table = selection.table
@@ -124,11 +124,6 @@ def table(
         write = render.markdown_page if style == "md" else render.latex_page
         print(write(laid(selection)), end="", flush=True)
     selection.require_runs(runs_dir)
-
-
-def _listed(text: str | None) -> list[str]:
-    """Return the entries of a comma-separated list, without empty ones; [] for None."""
-    return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
 def _list_papers(as_json: bool) -> None:

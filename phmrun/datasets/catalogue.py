@@ -11,7 +11,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, unknown
-from phmrun.files import read_text
+from phmrun.files import intact, read_text
 from phmrun.registry import DATASETS
 
 
@@ -77,11 +77,11 @@ class File(Remote):
 
     @property
     def assembled(self) -> bool:
-        """True if it is assembled line by line: of several parts, or with markup.
+        """True if it is assembled line by line: of several parts, with markup, or of some of the lines.
 
         No published checksum applies then.
         """
-        return len(self.parts) > 1 or any(part.markup for part in self.parts)
+        return len(self.parts) > 1 or any(p.markup or p.every or p.but_every for p in self.parts)
 
 
 @dataclass(frozen=True)
@@ -151,17 +151,23 @@ class Catalogue:
             return local[name]
         raise unknown("dataset", name, self.names(), where=where)
 
+    def __contains__(self, name: str) -> bool:
+        """Return True if there is a dataset of that name; files of the working folder are read for other names only."""
+        return name in self._datasets or name in DATASETS.names() or name in self._local()
+
     def _local(self) -> dict[str, Dataset]:
         """Return the datasets of ``datasets/*.yaml`` in the working folder.
 
         Files without an entry that has tasks and a format are something else, and left out.
 
         Raises:
-            PhmrunError: An entry is invalid, or its name occurs twice or is one of phmrun's or of a plug-in.
+            PhmrunError: A file cannot be read or is not YAML, an entry is invalid, or its name occurs twice, or is
+                one of phmrun's or of a plug-in.
         """
         datasets: dict[str, Dataset] = {}
         for path in sorted(Path("datasets").glob("*.yaml")):
-            entries = parse_yaml(read_text(path), str(path))
+            with intact("the datasets of this folder are", path):
+                entries = parse_yaml(read_text(path), str(path))
             for name, entry in entries.items() if isinstance(entries, dict) else ():
                 if not (isinstance(entry, dict) and {"tasks", "format"} <= entry.keys()):
                     continue
@@ -236,7 +242,7 @@ def _files(roles: dict[str, Any], entry: dict[str, Any]) -> Iterator[dict[str, A
     """Yield the files of a split, listed by role.
 
     If "roles" is among them, "path" and "parts" are a pattern in which ``{role}`` is replaced. A file's "archive" and
-    "member" are its only part. Without addresses and parts, the addresses are the entry's mirrors with its path.
+    "member" are its first part. Without addresses and parts, the addresses are the entry's mirrors with its path.
     """
     if "roles" in roles:
         pattern = {key: value for key, value in roles.items() if key != "roles"}

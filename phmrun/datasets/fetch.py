@@ -58,7 +58,7 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
     files = {file.path: file for split in chosen for file in dataset.splits[split]}
     if not _wanted(dataset, files, force):
         return []
-    with locked(dataset):
+    with _locked(dataset):
         wanted = _wanted(dataset, files, force)  # another process may have downloaded them meanwhile
         brought: list[File] = []
         for split in chosen:
@@ -72,8 +72,8 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
 
 
 @contextmanager
-def locked(dataset: Dataset) -> Iterator[Path]:
-    """Make and lock the dataset's folder, and yield it.
+def _locked(dataset: Dataset) -> Iterator[None]:
+    """Make and lock the dataset's folder.
 
     Raises:
         PhmrunError: (exit 3) The folder cannot be written, or the disk is full.
@@ -82,7 +82,7 @@ def locked(dataset: Dataset) -> Iterator[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(folder / ".fetch.lock"):
-            yield folder
+            yield
     except OSError as error:
         what = f"the data directory cannot be written: {error.strerror or error}"
         hint = "Free some space, or set PHMRUN_DATA to a directory that can be written."
@@ -125,7 +125,7 @@ def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
         names = dict.fromkeys(part.archive for file in packed for part in file.parts)
         archives = {name: _archive(dataset, name) for name in names}
         try:
-            dropped = build_split(dataset, split, archives, folder)
+            dropped = _build_split(dataset, split, archives)
         except PhmrunError:
             for name in names:
                 if dataset.archives[name].sha256 is None:
@@ -139,8 +139,8 @@ def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
     return brought
 
 
-def build_split(dataset: Dataset, split: str, archives: Mapping[str, Path], folder: Path) -> int | None:
-    """Extract or assemble the files of a split from its archives, below ``folder``.
+def _build_split(dataset: Dataset, split: str, archives: Mapping[str, Path]) -> int | None:
+    """Extract or assemble the files of a split from its archives.
 
     An incomplete result is removed. A note tells how many pairs were left out.
 
@@ -151,6 +151,7 @@ def build_split(dataset: Dataset, split: str, archives: Mapping[str, Path], fold
         PhmrunError: (exit 3) An archive is damaged, a checksum is wrong, or there are fewer pairs of parallel text than
             published.
     """
+    folder = dataset_dir(dataset)
     files = [file for file in dataset.splits[split] if file.parts]
     if not any(file.assembled for file in files):
         for file in files:
@@ -225,6 +226,7 @@ def _try(url: str, remote: Remote, path: Path) -> str | None:
     note(f"fetching {url}" + ("" if remote.bytes is None else f" ({remote.bytes:,} bytes)"))
     reason = ""
     for attempt in range(TRIES):
+        time.sleep(PAUSE * 2 ** (attempt - 1) if attempt else 0.0)
         try:
             pooch.retrieve(url, checksum, path.name, path.parent, downloader=download)
             return None
@@ -232,7 +234,6 @@ def _try(url: str, remote: Remote, path: Path) -> str | None:
             reason = str(error)
             if error.response is not None and error.response.status_code < 500:
                 break
-            time.sleep(PAUSE * 2**attempt)
         except ValueError:  # of pooch
             return "the downloaded file's checksum is not the catalogue's"
     return reason

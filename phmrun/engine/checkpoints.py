@@ -99,8 +99,7 @@ def save_start(directory: Path, module: nn.Module) -> None:
 
     It has "state_dict" and "global_step" alone.
     """
-    with replacing(directory / LAST) as temporary:
-        torch.save({"state_dict": module.state_dict(), "global_step": 0}, temporary)
+    write_checkpoint(directory / LAST, {"state_dict": module.state_dict(), "global_step": 0})
 
 
 def step_checkpoints(directory: Path) -> list[Path]:

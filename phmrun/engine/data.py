@@ -396,7 +396,7 @@ def prepare(config: Experiment, data: DataModule) -> None:
     """
     if absent := [split for split in config.score_on if split not in data.files]:
         raise PhmrunError(f"the data have no split {absent[0]!r}", where="score_on", valid=sorted(data.files))
-    if config.data.name in CATALOGUE.names():
+    if config.data.name in CATALOGUE:
         verify_dataset(config.data.name, cache_dir())
     else:
         for split in sorted(data.files.keys() - {"train", "dev"}):

@@ -25,7 +25,7 @@ class MuonWithAdamW(Optimizer):
     """torch.optim.Muon for groups with ``muon=True``, torch.optim.AdamW for the others.
 
     Args:
-        params: Parameters, of which matrices are Muon's; or groups with the key ``muon``.
+        params: Groups of parameters with the key ``muon``, as :func:`muon_groups`.
         lr: Learning rate of both.
         betas: Decay of AdamW's running means; Muon's momentum is 0.95, after Nesterov.
         eps: Added to the denominator of AdamW's update.
@@ -48,7 +48,8 @@ class MuonWithAdamW(Optimizer):
         if not hasattr(torch.optim, "Muon"):
             what, hint = f"torch {torch.__version__} has no Muon", "Muon needs torch 2.9 or later; or use adamw."
             raise PhmrunError(what, where="training.optimizer.name", hint=hint)
-        matrices, others = _divided(list(params))
+        groups = list(params)
+        matrices, others = ([{"params": g["params"]} for g in groups if g["muon"] is muon] for muon in (True, False))
         self._parts: list[Optimizer] = []
         if matrices:
             self._parts.append(torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, adjust_lr_fn=SCALE))
@@ -82,21 +83,3 @@ def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
         if parameter.requires_grad:
             parts[parameter.ndim == 2 and scope_of(name.rpartition(".")[0]) not in APART].append(parameter)
     return [{"params": parameters, "muon": muon} for muon, parameters in parts.items() if parameters]
-
-
-def _divided(params: list[Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the groups of Muon and those of AdamW, without the key ``muon``.
-
-    Parameters without groups are one group. A group without this key is divided: matrices are Muon's. Empty groups are
-    left out.
-    """
-    groups = params if params and isinstance(params[0], dict) else [{"params": params}]
-    matrices: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
-    for group in groups:
-        parameters, rest = list(group["params"]), {key: value for key, value in group.items() if key != "params"}
-        muon = rest.pop("muon", None)
-        for part, wanted in ((matrices, True), (others, False)):
-            chosen = [p for p in parameters if (p.ndim == 2 if muon is None else muon) is wanted]
-            part += [{**rest, "params": chosen}] if chosen else []
-    return matrices, others

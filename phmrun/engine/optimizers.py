@@ -105,7 +105,7 @@ def build_optimizer(
     parameter groups are used only for a network with one rate for all.
 
     Args:
-        parameters: Parameters, or a network.
+        parameters: Parameters, or a network, which muon needs.
         name: Name in the registry: "adam", a variant of it, "sgd", "lamb" (You et al. 2020) …
         betas: Decay of the running means of the gradient and of its square.
         eps: Added to the denominator of the update.

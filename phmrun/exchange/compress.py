@@ -1,7 +1,7 @@
 """Compression plan of a trained run, and the start of the compressed run."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import chain, islice
@@ -22,7 +22,7 @@ from phmrun.engine.trained_model import Derivation, TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers.fitting import error
-from phmrun.layers.network import made_for, scope_of, set_structure, structures_of
+from phmrun.layers.network import DENSE, made_for, scope_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES
@@ -32,9 +32,9 @@ ORDERS: dict[str, tuple[Any, ...]] = {
     "budget": ("1/2", "1/4", "1/8", "1/16"),
     "groups": (2, 4, 8, 16),
     "blocks": (2, 4, 8, 16),
+    "size": (2, 4, 8, 16),
 }
 """Candidate values under a budget, for the first of these options that a structure has."""
-DENSE = {"structure": "dense"}
 Allocation = Literal["loss", "error"]
 """Measure of the damage by which a budget is allocated: loss with one map replaced, or error of its outputs."""
 SCOPES = ("embedding", "output")  # parts of a network that are kept unless requested
@@ -109,7 +109,7 @@ def make_plan(
     *,
     budget: Fraction | None,
     batches: int,
-    fixed: bool,
+    fixed: Collection[str] = (),
     tables: Mapping[str, LayerConfig] | None = None,
     config: Experiment | None = None,
     others: Sequence[LayerConfig] = (),
@@ -125,7 +125,8 @@ def make_plan(
         budget: Share of the network's parameters to keep, allocated to the maps by their damage; None gives each map
             its structure as it is asked for.
         batches: Number of training batches for calibration; 0 fits the matrices alone.
-        fixed: True if the user set the structure's order, so that a map has exactly this one or stays dense.
+        fixed: Parts, "layer" for the blocks, whose structure's order the user has set: a map has this one or stays
+            dense.
         tables: Structures for the parts "embedding" and "output"; parts not named are kept.
         config: Experiment whose batches calibrate; None for the run's own.
         others: Further structures that a map may have under a budget.
@@ -156,9 +157,10 @@ def make_plan(
     wanted = {name: tables.get(scope_of(name), layer) for name in dense}
     candidates = {}
     for name, old in dense.items():
-        kinds = [wanted[name], *(() if scope_of(name) in tables else others)]
-        sizes = [[kind.arguments] if budget is None or fixed else _candidates(kind) for kind in kinds]
-        candidates[name] = _fitting(old, [*chain(*sizes)])
+        part = scope_of(name) if scope_of(name) in tables else "layer"
+        kinds = [wanted[name], *(others if part == "layer" else ())]
+        sizes = [[kind.arguments] if budget is None or part in fixed else _candidates(kind) for kind in kinds]
+        candidates[name] = [it for it in chain(*sizes) if not _misfit(it, old.out_features, old.in_features)]
     _check_candidates(dense, candidates, wanted)
     total = sum(parameter.numel() for parameter in module.network.parameters())
     idle = any(scope_of(name) == "embedding" and part.name == "dense" for name, part in present.items()) and not tables
@@ -210,8 +212,10 @@ def _chosen(
     have at most ``most`` parameters and little total damage (:func:`phmrun.exchange.maps.spread`). A map without
     candidates stays dense, with damage 0.
     """
-    fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
-    kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
+    kept = {}
+    for name, old in dense.items():
+        fit = fitted_map(name, old.materialize().detach(), old, None)
+        kept[name] = replace(fit, layer=DENSE, damage=0.0), old
     if most is None:
         return {name: (options or [kept[name]])[0] for name, options in choices.items()}
     every = {name: [kept[name], *options] for name, options in choices.items()}
@@ -259,7 +263,7 @@ def calibration(trained: TrainedModel, config: Experiment, batches: int) -> list
     Raises:
         PhmrunError: The data have another vocabulary than the run.
     """
-    if not batches and config is trained.config:
+    if not batches and config == trained.config:
         return []
     data = build_data(config)
     data.prepare()
@@ -272,18 +276,13 @@ def calibration(trained: TrainedModel, config: Experiment, batches: int) -> list
 def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
     """Return arguments of a structure in several sizes.
 
-    The first option in ``ORDERS`` that it has is varied: n, groups or blocks as 2, 4, 8, 16; budget as 1/2 to 1/16.
-    Without such an option, the only candidate is the arguments as they are.
+    The first option in ``ORDERS`` that it has is varied. Without such an option, the only candidate is the arguments as
+    they are.
     """
     for option, values in ORDERS.items():
         if option in layer.options:
             return [{**layer.arguments, option: value} for value in values]
     return [layer.arguments]
-
-
-def _fitting(old: Structure, layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the candidates that fit a map's sizes, in their order."""
-    return [layer for layer in layers if not _misfit(layer, old.out_features, old.in_features)]
 
 
 def _fits(

@@ -77,8 +77,8 @@ def _packed(weight: Tensor, bias: Tensor | None) -> Map:
 def _mkl(weight: Tensor, bias: Tensor | None) -> Map:
     """Return MKL's map, with a copy of W in its packed layout.
 
-    It serves any number of rows, as in CTranslate2, though MKL documents this for one number only. Results are
-    therefore checked. ``bias`` may be None.
+    It serves any number of rows, as in CTranslate2, though MKL documents this for one number only.
+    ``bias`` may be None.
     """
     weight = weight.contiguous()
     packed = torch.ops.mkl._mkl_reorder_linear_weight(weight, PACKED_ROWS)
@@ -122,17 +122,11 @@ class FewRows:
         self._by_rows: dict[int, Map] = {}
         self._by_kernel: dict[str, Map] = {}
 
-    def __call__(self, inputs: Tensor) -> Tensor:
-        """Return W x + b for each row.
-
-        Shapes: ``[rows, in_features] -> [rows, out_features]``.
+    def for_rows(self, rows: int) -> Map:
+        """Return the map ``[rows, in_features] -> [rows, out_features]`` of inputs with this number of rows.
 
         The first call with a number of rows may measure the kernels.
         """
-        return self.for_rows(len(inputs))(inputs)
-
-    def for_rows(self, rows: int) -> Map:
-        """Return the map of inputs with this number of rows."""
         if rows not in self._by_rows:
             name = self._chosen(rows)
             if name not in self._by_kernel:

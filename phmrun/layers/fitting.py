@@ -6,11 +6,13 @@ double precision, fits by gradients in the precision of W.
 
 Sources: Van Loan and Pitsianis 1993 (sums of Kronecker products by rearrangement); Eckart and Young 1936 (low rank, and
 each block of a Monarch matrix). With C, a closed form is applied to matrices whitened by the Cholesky factor of C. If
-there is no closed form, the factors are optimized in turn (alternating least squares), so that the error falls.
+there is no closed form, the factors are optimized in turn (alternating least squares) or by gradients, so that the
+error falls.
 W is ``weight [k, d]`` and C ``covariance [d, d]`` throughout.
 """
 
 import copy
+import sys
 from collections.abc import Callable
 
 import torch
@@ -37,10 +39,11 @@ def error(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> f
 def energy_kept(weight: Tensor, fitted: Tensor, covariance: Tensor | None = None) -> float:
     """Return the share of W, or of its outputs, that Ŵ explains.
 
-    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero. Outputs count if there is a covariance. W
-    must not be zero.
+    1 - error / (error of a zero matrix); negative if Ŵ is worse than zero. Outputs count if there is a covariance. Of
+    a matrix of zeros, only zeros explain anything.
     """
-    return 1.0 - error(weight, fitted, covariance) / error(weight, torch.zeros_like(weight), covariance)
+    total = error(weight, torch.zeros_like(weight), covariance)
+    return 1.0 - error(weight, fitted, covariance) / max(total, sys.float_info.min)
 
 
 def steadied(covariance: Tensor) -> Tensor:
@@ -293,7 +296,7 @@ def fit_linear(module: nn.Module, weight: Tensor, covariance: Tensor | None = No
         covariance: E[x xᵀ] of the inputs, to minimize the error of the outputs; None: that of the matrix.
         steps: Largest number of steps.
     """
-    exact = copy.deepcopy(module).double()
+    exact = copy.deepcopy(module).double().requires_grad_()
     parameters, weight = list(exact.parameters()), weight.double()
     steady = None if covariance is None else steadied(covariance)
 

@@ -16,6 +16,8 @@ from phmrun.layers.structure import Structure, build_structure
 Structures = Mapping[str, Mapping[str, Any]]
 """Structure and options by part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; default: dense."""
 DENSE: Mapping[str, Any] = {"structure": "dense"}
+INSIDE = ".structure."
+"""Part of the name of a structure inside another one."""
 
 
 def structures_of(network: nn.Module) -> dict[str, Structure]:
@@ -38,14 +40,14 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
     Args:
         network: Network to change.
         layers: ``{"structure": …, option: …}`` by name, as in :func:`structures_of`, or by a pattern of names such as
-            "encoder.*.expand"; of several, the last one counts.
+            "encoder.*.expand", which fits no structure inside another; of several, the last one counts.
 
     Raises:
         PhmrunError: A map does not exist, or a structure does not fit it; maps before it are replaced.
     """
     structures = structures_of(network)
     for pattern, layer in layers.items():
-        names = [name for name in structures if fnmatchcase(name, pattern)]
+        names = [name for name in structures if name == pattern or (fnmatchcase(name, pattern) and INSIDE not in name)]
         if not names:
             close = " or ".join(nearest(pattern, structures))
             raise PhmrunError(f"the network has no map {pattern!r}", where="maps", hint=f"Did you mean {close}?")

@@ -218,9 +218,10 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool) -> Any:
         segment.define_metric("*", step_metric=STEP)
     except Exception as error:
         _stop_service(1)
+        later = "WANDB_MODE=offline" if whole else "--wandb offline and upload later by `phmrun sync`"
         raise PhmrunError(
             f"W&B cannot be used {mode}: {' '.join(str(error).split())[:300]}",
-            hint="Run `wandb login` or set WANDB_API_KEY, or use --wandb offline and upload later by `phmrun sync`.",
+            hint=f"Run `wandb login` or set WANDB_API_KEY, or use {later}.",
         ) from error
     return segment
 
@@ -290,8 +291,7 @@ def sync(run: Run, mode: str = "online") -> dict[str, Any]:
     if mode == "disabled":
         raise PhmrunError("nothing can be synced while W&B is disabled", hint="Set WANDB_MODE=online or offline.")
     status, config = run.status, config_values(run.config_path) if run.config_path.exists() else {}
-    trained = flat(config).get("logging.wandb")
-    if mode == "online" and wandb_mode(trained) == "online" and status.state is State.RUNNING:
+    if mode == "online" and status.state is State.RUNNING and any(run.wandb_dir.glob("run-*-part-*")):
         what = f"the run {run.id} is being mirrored online while it trains"
         raise PhmrunError(what, hint="Sync it when it has ended.")
     run.access.folder(run.wandb_dir.name)  # raises if a link leads out of the run

@@ -300,7 +300,7 @@ class HuggingFaceNetwork(nn.Module):
         self.has_frozen = folder is not None and any(map(_updates, structures.values()))
         meta = torch.get_default_device().type == "meta"
         self.model: Any = self._built(folder if self.has_frozen and not meta else None)
-        self.positions: int = getattr(settings, "max_position_embeddings", None) or settings.n_positions
+        self.positions: int = _positions(settings)
 
     def read_start(self) -> None:
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
@@ -335,6 +335,19 @@ class HuggingFaceNetwork(nn.Module):
         return structured(model, self.structures, self.only, near=folder is not None)
 
 
+def _positions(settings: Any) -> int:
+    """Return the largest number of tokens of a sequence.
+
+    Raises:
+        PhmrunError: The settings name none.
+    """
+    for name in ("max_position_embeddings", "n_positions"):
+        if most := getattr(settings, name, None):
+            return int(most)
+    hint = 'Add "max_position_embeddings" to its config.json: the most tokens of a sequence.'
+    raise PhmrunError(f"a network of {settings.model_type} names no longest sequence", where="model.path", hint=hint)
+
+
 def _updates(layer: Mapping[str, Any]) -> bool:
     """Return True if a layer trains updates of frozen matrices."""
     options = dict(layer)
@@ -367,8 +380,9 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     Raises:
         PhmrunError: (exit 3) There is no tokenizer, it is damaged, or has more tokens than the embedding has rows.
     """
-    path = folder / "tokenizer.json"
+    path, where = folder / "tokenizer.json", folder
     if path.is_file():
+        where = path
         with intact("the tokenizer is", path):
             try:
                 tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
@@ -380,7 +394,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     entries = tokenizer.get_vocab_size(with_added_tokens=True)
     if entries > size:
         what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
-        raise PhmrunError(what, where=str(path), hint="Take both from one model.", code=ExitCode.DATA)
+        raise PhmrunError(what, where=str(where), hint="Take both from one model.", code=ExitCode.DATA)
     return TokenizerVocabulary(tokenizer, size=size, roles=roles)
 
 

@@ -94,7 +94,7 @@ class IncrementalTransformer(nn.Module):
         """True if dense maps use the fastest kernel for the number of rows, by measurement."""
         self.in_bfloat16 = False
         """True if dense maps and the encoder compute in bfloat16; attention and norms of the decoder in float32."""
-        self._few_rows: dict[nn.Module, Map] = {}
+        self._few_rows: dict[nn.Module, Map | FewRows] = {}
 
     def start(self, source: Tensor) -> DecoderState:
         """Encode ``source [batch, source]``, and return the first state.

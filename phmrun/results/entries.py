@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, load_run_config, run_id, semantic_values
-from phmrun.config.identity import changed_mathematics, layer_versions
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.grouping import grouped_by
@@ -150,8 +149,8 @@ def entry_of_run(run: Run) -> Entry:
     """Return the entry of a run.
 
     A config that this release rejects is used as written, with all its values except the seed as settings; an
-    unreadable one gives an empty entry. A run whose id does not follow from its config gets the setting ``made``. One
-    without checksums gets it if its layers or mathematics have changed since the first release.
+    unreadable one gives an empty entry. A run whose id does not follow from its config and checksums gets the setting
+    ``made``, unless it has no checksums: it was imported, or has not read its data yet.
     """
     try:
         config = _config(run)
@@ -164,8 +163,7 @@ def entry_of_run(run: Run) -> Entry:
         return Entry({}, values, run, written, recorded_marks(run))
     marks, settings = recorded_marks(run), settings_of(config)
     now = run_id(config, fingerprints=marks).rpartition("-")[2]
-    # A run without marks is of a release without layer versions.
-    if now != run.id.rpartition("-")[2] if marks else layer_versions(config) or changed_mathematics(config):
+    if marks and now != run.id.rpartition("-")[2]:
         settings[MADE] = "by another release, or from another run"
     diverged = bool(run.status and run.status.diverged)
     return Entry({}, config.model_dump(mode="json"), run, settings, marks, diverged=diverged)
@@ -185,7 +183,7 @@ def recorded_marks(run: Run) -> dict[str, str]:
     """Return the recorded checksums of a run's data and plug-ins.
 
     Keys: those of the run's record, and "plugin FILE" for each of the run's copies of plug-ins, which are hashed now.
-    The result is empty if no checksums are on record, as for early releases, or if they cannot be read.
+    The result is empty if no checksums are on record, as of an imported run, or if they cannot be read.
     """
     try:
         marks = run.fingerprints()
@@ -286,7 +284,7 @@ def identities(entries: Sequence[Entry]) -> list[str]:
     """Return the identity of each experiment without its seed, as JSON.
 
     It has the settings and the checksums of data. Checksums of catalogued data count only if all experiments have them,
-    since early releases recorded none. The user's own data without checksums count by their name.
+    since imported runs have none. The user's own data without checksums count by their name.
     """
     counted = all(entry.marks for entry in entries)
     return [

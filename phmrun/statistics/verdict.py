@@ -177,7 +177,7 @@ def _beats(scores: Sequence[float], floor: Sequence[float], *, lower_is_better: 
     if len(scores) < 2 or gain <= 0:
         return gain > 0
     parts = [(variance(side) / len(side), len(side) - 1.0) for side in (scores, floor) if len(side) > 1]
-    error, freedom = error_and_freedom(parts, min(count for _, count in parts))
+    error, freedom = error_and_freedom(parts)
     return studentised(gain, error, freedom, (len(scores), len(floor))).low > 0
 
 
@@ -246,7 +246,7 @@ def _over_items(items: ItemVariance, rows: int) -> Difference:
 
     The runs at hand are fixed. The interval is Student's, with the items' degrees of freedom.
     """
-    error, freedom = error_and_freedom([(items.of_items, items.freedom)], items.freedom)
+    error, freedom = error_and_freedom([(items.of_items, items.freedom)])
     first, second = items.scores
     return studentised(fmean(first) - fmean(second), error, freedom, (len(first), len(second)), rows)
 

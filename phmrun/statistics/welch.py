@@ -39,7 +39,7 @@ class Difference:
         freedom: Degrees of freedom of that error.
         low: Lower end of the simultaneous interval.
         high: Upper end.
-        p: P-value adjusted for rows; below the level if and only if the interval excludes 0.
+        p: P-value adjusted for rows; below the level if and only if the interval excludes 0. It is 1 without any error.
         detectable: Smallest true difference with a power of 80 %.
         seeds: Seeds of the system and of the reference.
     """
@@ -77,24 +77,17 @@ def row_level(rows: int) -> float:
     return 1 - (1 - LEVEL) ** (1 / rows)
 
 
-def error_and_freedom(
-    parts: Sequence[tuple[float, float]], smallest: float, caution: float = CAUTION
-) -> tuple[float, float]:
-    """Return standard error and degrees of freedom of summed variances.
+def error_and_freedom(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return standard error and degrees of freedom of summed variances of means, each with its degrees of freedom.
 
-    Without any variance, 0 and ``smallest``.
-
-    Args:
-        parts: Variances of means, each with its degrees of freedom.
-        smallest: Least degrees of freedom of the groups.
-        caution: Weight (0–1) of ``smallest`` against Satterthwaite's degrees of freedom, averaged as inverses;
-            1/4 by default.
+    Satterthwaite's degrees of freedom and, with weight 1/4 (``CAUTION``), the least of the parts', averaged as
+    inverses. Without any variance, 0 and the least.
     """
-    total = sum(part for part, _ in parts)
+    total, smallest = sum(part for part, _ in parts), min(freedom for _, freedom in parts)
     if not total:
         return 0.0, smallest
     inverse = sum((part / total) ** 2 / freedom for part, freedom in parts)
-    return math.sqrt(total), 1 / ((1 - caution) * inverse + caution / smallest)
+    return math.sqrt(total), 1 / ((1 - CAUTION) * inverse + CAUTION / smallest)
 
 
 def difference(
@@ -116,7 +109,7 @@ def difference(
     if min(map(len, sides)) < 2:
         return None
     parts = [(variance(side) / len(side), len(side) - 1.0) for side in sides]
-    error, freedom = error_and_freedom(parts, min(count for _, count in parts))
+    error, freedom = error_and_freedom(parts)
     return studentised(fmean(system) - fmean(reference), error, freedom, (len(system), len(reference)), rows)
 
 
@@ -157,7 +150,7 @@ def detectable_deviations(seeds: int, rows: int = 1) -> float:
 
     ``seeds``, at least 2, of each side have that deviation; ``rows`` share the level.
     """
-    error, freedom = error_and_freedom([(1 / seeds, seeds - 1.0)] * 2, seeds - 1.0)
+    error, freedom = error_and_freedom([(1 / seeds, seeds - 1.0)] * 2)
     return detectable_errors(t_quantile(1 - row_level(rows) / 2, freedom), freedom) * error
 
 
@@ -173,7 +166,7 @@ def seeds_needed(system: Sequence[float], reference: Sequence[float], target: fl
 
     def is_enough(seeds: int) -> bool:
         """True if this number of seeds detects the target."""
-        error, freedom = error_and_freedom([(spread / seeds, seeds - 1.0) for spread in spreads], seeds - 1.0)
+        error, freedom = error_and_freedom([(spread / seeds, seeds - 1.0) for spread in spreads])
         return detectable_errors(t_quantile(1 - row_level(rows) / 2, freedom), freedom) * error <= target
 
     if not is_enough(MOST_SEEDS):

@@ -352,7 +352,6 @@ def compressed(run: Run, names: Sequence[str], share: Fraction) -> Training:
             layer,
             budget=share,
             batches=BATCHES,
-            fixed=False,
             tables=tables,
             others=others,
             allocate="error" if others else "loss",

@@ -35,6 +35,13 @@ def test_torch_that_does_not_import_has_failed(phmrun, monkeypatch):
     assert checks["torch"]["advice"]
 
 
+def test_a_directory_that_cannot_be_looked_at_is_one_line_of_the_report(phmrun, tmp_path):
+    long = str(tmp_path / ("x" * 300))  # as one that only its owner may see, Path.exists raises for it
+    _, _, checks = found(phmrun, "--runs-dir", long)
+    assert checks["disk"]["status"] in ("ok", "warning")
+    assert "x" * 300 in checks["runs directory"]["found"]
+
+
 def test_a_mode_of_wandb_that_does_not_exist_has_failed(phmrun, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "bogus")
     code, _, checks = found(phmrun)

@@ -91,6 +91,30 @@ def test_a_malformed_dataset_is_refused(changes, message):
         parse(**changes)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"\xff\xfe: 1", "missing or damaged"), (b"a: !tag 1", "tag"), (b"a: 1\na: 2", "given twice")],
+)
+def test_a_file_of_the_working_folder_that_is_no_text_or_yaml_stops_other_names_alone(
+    tmp_path, monkeypatch, content, words
+):
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "mine.yaml").write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    assert "multi30k" in CATALOGUE
+    with pytest.raises(PhmrunError, match=words) as refused:
+        CATALOGUE.get("other")
+    assert str(refused.value.where).startswith("datasets/mine.yaml")
+
+
+def test_some_of_the_lines_of_a_file_are_assembled():
+    ours = parse(
+        archives={"a": {"urls": ["https://one.org/a"]}},
+        splits={"train": {"en": {"path": "t.en", "parts": [{"archive": "a", "every": 10}]}}},
+    )
+    assert ours.splits["train"][0].assembled
+
+
 @pytest.mark.parametrize("path", ["", "/a", "..", "a/../b", "a\\b", "C:a", "a\0"])
 def test_unsafe_paths(path):
     assert not is_safe(path)

@@ -86,7 +86,7 @@ def test_counted_without_building_equals_built(name, options, tmp_path):
 def test_the_optimizers_numbers_are_those_that_it_keeps(name):
     try:
         network = Linear(6, 4, bias=False)
-        optimizer = build_optimizer(network.parameters(), name=name)
+        optimizer = build_optimizer(network, name=name)
     except PhmrunError as error:
         pytest.skip(error.what)
     network(torch.ones(1, 6)).sum().backward()

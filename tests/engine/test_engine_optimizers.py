@@ -105,7 +105,9 @@ def test_every_optimizer_of_the_config_descends_and_is_restored(name):
     if name == "lamb":
         pytest.importorskip("pytorch_optimizer")
     weights = [nn.Parameter(torch.tensor([2.0, -1.0])) for _ in range(2)]
-    first, second = (build_optimizer([weight], name=name, betas=(0.9, 0.99), eps=1e-8) for weight in weights)
+    first, second = (
+        build_optimizer(nn.ParameterList([weight]), name=name, betas=(0.9, 0.99), eps=1e-8) for weight in weights
+    )
 
     def advance(weight, optimizer):
         optimizer.param_groups[0]["lr"] = 0.01

@@ -10,6 +10,7 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
+from phmrun.exchange import compress
 from phmrun.exchange.compress import derivation, layer_of, make_plan
 from phmrun.exchange.further_training import further_training
 from phmrun.layers.network import replace_structures, scope_of, structures_of
@@ -36,7 +37,7 @@ def child_of(trained, weights, plan, layer, steps, batches=2):
 def test_a_full_rank_child_is_its_parent(parent):
     trained, weights = parent
     layer = layer_of("phm", {"n": 1})
-    plan = make_plan(trained, layer, budget=None, batches=2, fixed=True)
+    plan = make_plan(trained, layer, budget=None, batches=2, fixed={"layer"})
     assert all(item.energy > 0.99999 and item.output_energy > 0.99999 for item in plan.maps)
     assert plan.loss[1] == pytest.approx(plan.loss[0], abs=1e-4)
     result = child_of(trained, weights, plan, layer, 0)
@@ -51,7 +52,7 @@ def test_a_full_rank_child_is_its_parent(parent):
 def test_the_child_begins_with_the_fits_and_trains_on(parent):
     trained, weights = parent
     layer = layer_of("low-rank", {"rank": 2})
-    plan = make_plan(trained, layer, budget=None, batches=0, fixed=True)
+    plan = make_plan(trained, layer, budget=None, batches=0, fixed={"layer"})
     assert plan.loss is None
     assert all(0 < item.energy < 1 and item.output_energy is None for item in plan.maps)
     still = open_run(run_of(child_of(trained, weights, plan, layer, 0, 0)))
@@ -74,7 +75,7 @@ def test_a_budget_leaves_dense_what_costs_most(parent):
         if scope_of(name) not in ("embedding", "output")
     )
     budget = Fraction(everything - maps + maps // 2, everything)
-    plan = make_plan(trained, layer, budget=budget, batches=2, fixed=False)
+    plan = make_plan(trained, layer, budget=budget, batches=2)
     assert plan.parameters <= plan.dense_parameters / 2
     assert len({tuple(item.layer.items()) for item in plan.maps}) > 1
     result = child_of(trained, weights, plan, layer, 0)
@@ -89,7 +90,7 @@ def test_a_budget_leaves_dense_what_costs_most(parent):
 def test_each_map_gets_the_structure_with_the_least_error_of_its_outputs(parent):
     trained, weights = parent
     layer, others = layer_of("low-rank", {}), [layer_of("block-circulant", {})]
-    plan = make_plan(trained, layer, budget=Fraction(3, 4), batches=1, fixed=False, others=others, allocate="error")
+    plan = make_plan(trained, layer, budget=Fraction(3, 4), batches=1, others=others, allocate="error")
     assert plan.share <= 0.75
     result = child_of(trained, weights, plan, layer, 0, 1)
     child = structures_of(open_run(run_of(result)).module.network)
@@ -103,8 +104,31 @@ def test_a_pattern_names_several_maps_and_one_without_a_map_is_refused(parent):
     replace_structures(network, {f"{scope_of(names[0])}.*": layer})
     replaced = {name for name, part in structures_of(network).items() if part.name == "low-rank"}
     assert replaced == {name for name in names if scope_of(name) == scope_of(names[0])}
+    replace_structures(network, {names[0]: {"structure": "guided", "of": "low-rank", "options": "rank=1"}})
+    replace_structures(network, {names[0][:-1] + "*": layer})  # the structure inside has a name that fits, too
+    assert structures_of(network)[names[0]].name == "low-rank"
     with pytest.raises(PhmrunError, match=r"no map 'nothing\.\*'"):
         replace_structures(network, {"nothing.*": layer})
+
+
+def test_an_order_that_the_user_sets_for_a_table_is_kept_beside_a_budget_for_the_maps(parent, monkeypatch):
+    tried = {}
+    fits = compress._fits
+    monkeypatch.setattr(
+        compress, "_fits", lambda name, old, its, more: fits(name, old, tried.setdefault(name, its), more)
+    )
+    layer, tables = layer_of("low-rank", {}), {"embedding": layer_of("low-rank", {"budget": "1/4"}, "embedding")}
+    make_plan(parent[0], layer, budget=Fraction(1, 2), batches=1, fixed={"embedding"}, tables=tables)
+    for name, candidates in tried.items():
+        budgets = {candidate["budget"] for candidate in candidates}
+        assert (budgets == {"1/4"}) is (scope_of(name) == "embedding")
+
+
+def test_a_copy_of_the_runs_own_settings_needs_no_data(parent, monkeypatch):
+    monkeypatch.setattr("phmrun.exchange.compress.build_data", lambda *_: pytest.fail("data were read"))
+    trained, _ = parent
+    copied = trained.config.model_copy(deep=True)
+    assert make_plan(trained, layer_of("phm", {"n": 2}), budget=None, batches=0, config=copied).maps
 
 
 def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, monkeypatch):
@@ -112,7 +136,7 @@ def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, 
     monkeypatch.setattr("phmrun.exchange.compress._fits", lambda *_: pytest.fail("a map was fitted"))
     monkeypatch.setattr("phmrun.exchange.compress.calibration", lambda *_: pytest.fail("data were read"))
     with pytest.raises(PhmrunError, match="smallest model") as caught:
-        make_plan(trained, layer_of("low-rank", {}), budget=Fraction(1, 50), batches=1, fixed=False)
+        make_plan(trained, layer_of("low-rank", {}), budget=Fraction(1, 50), batches=1)
     assert "--embedding low-rank" in caught.value.hint
     with pytest.raises(PhmrunError, match=r"'circulant' does not fit .*embedding"):
         make_plan(
@@ -120,6 +144,5 @@ def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, 
             layer_of("low-rank", {}),
             budget=None,
             batches=1,
-            fixed=False,
             tables={"embedding": layer_of("circulant", {})},
         )

@@ -59,7 +59,7 @@ def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch, measured):
     monkeypatch.setattr(packed, "KERNELS", {"packed": packing})
     apply = FewRows(torch.randn(6, 5), None)
     for rows in (1, 5, 64, 320):
-        apply(torch.randn(rows, 5))
+        apply.for_rows(rows)(torch.randn(rows, 5))
     assert len(packings) == 1
 
 
@@ -85,4 +85,4 @@ def test_without_the_private_operator_torch_s_own_is_used(monkeypatch, measured)
     apply = FewRows(weight, bias)
     for rows in (1, 3, 320):
         inputs = torch.randn(rows, 5)
-        torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
+        torch.testing.assert_close(apply.for_rows(rows)(inputs), F.linear(inputs, weight, bias))

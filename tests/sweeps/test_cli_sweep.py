@@ -45,6 +45,11 @@ def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
     assert phmrun(file, "--seeds", "2").stdout == "8 cells: 6 done · 2 invalid\n"
 
 
+def test_a_trial_without_its_data_ends_the_sweep(phmrun, written):
+    result = phmrun(written({"task": "toy", "tune": {"data.name": ["builtin", "lost"]}}))
+    assert (str(result.exception), result.exception.code) == ("the dataset 'lost' is not on this machine", 3)
+
+
 def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
     file = written({"task": "toy", "grid": {"data.name": ["oom", "good", "bad"]}})
     result = phmrun(file)

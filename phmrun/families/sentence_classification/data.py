@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -168,12 +168,10 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def coverage(self) -> dict[str, float]:
         """Shares, 0 to 1, of words and tokens with a pretrained vector.
 
-        Keys: "types" for the vocabulary without special tokens, and "<split>_tokens". All are 0 without a file of
-        vectors.
+        Keys: "types" for the vocabulary without special tokens, and "<split>_tokens". There must be a file of vectors.
         """
         covered = np.zeros(len(self.vocabulary.words), dtype=bool)
-        if self.pretrained is not None:
-            covered[self.pretrained.places] = True
+        covered[cast(Found, self.pretrained).places] = True
         words = max(1, self.vocabulary.words.entries - len(SPECIALS))
         tokens = {
             f"{split}_tokens": float(np.mean(covered[np.concatenate([side.tokens for side in store.sentences])]))

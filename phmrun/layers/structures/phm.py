@@ -87,7 +87,7 @@ class PHM(Structure):
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit in place by the n largest singular vectors of Van Loan's rearrangement.
 
-        With a covariance, alternating least squares follow. With ``dual``, B becomes zero and A is doubled. The
+        With a covariance, a fit by gradients follows. With ``dual``, B becomes zero and A is doubled. The
         released variant is fitted by gradients from the present parameters instead, B included.
         """
         if self.variant == "paper":

@@ -108,3 +108,14 @@ def test_numbers_of_circulant_blocks_are_means_along_diagonals():
                 if (p - q - i + j) % 3 == 0
             ]
             assert float(matrix[i, j]) == pytest.approx(float(torch.stack(same).mean()), abs=1e-6)
+
+
+def test_frozen_numbers_are_fitted_and_a_matrix_of_zeros_has_an_energy():
+    weight = torch.randn(6, 6)
+    whole, frozen = (
+        build_structure("block-circulant", 6, 6, size=3, **options) for options in ({}, {"freeze": "columns"})
+    )
+    for structure in (whole, frozen):
+        structure.fit(weight)
+    torch.testing.assert_close(frozen.materialize(), whole.materialize())
+    assert (energy_kept(torch.zeros(2, 2), torch.zeros(2, 2)), energy_kept(weight, weight)) == (1.0, 1.0)

@@ -200,6 +200,12 @@ def test_a_bad_folder_is_one_error(tmp_path, files, words):
     assert refused.value.code == 3
 
 
+def test_a_network_that_names_no_longest_sequence_is_refused():
+    settings = transformers.BloomConfig(vocab_size=60, hidden_size=32, n_layer=1, n_head=2)
+    with pytest.raises(PhmrunError, match="a network of bloom names no longest sequence"):
+        network(settings, {}, "")
+
+
 def test_sizes_that_the_weights_contradict_are_refused(folder, tmp_path):
     place, _ = folder
     for file in place.iterdir():
