@@ -43,7 +43,7 @@ def losses(run: Run, key: str) -> list[float]:
 def bleu(run: Run, lines: int | None = None) -> float:
     """Return the mean BLEU of sentences over the first ``lines`` test lines, in percent; ``None``: over all."""
     score = "test/sentence-bleu-nltk"
-    (items,) = RunItems().of([run.path], score)
+    (items,) = RunItems().of([run], score)
     return metric_of(score).computed(items.counts[:lines])
 
 

@@ -19,12 +19,13 @@ from contextlib import suppress
 from enum import Enum
 from itertools import chain
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from phmrun.errors import PhmrunError
 
+T = TypeVar("T")
 LARGEST = 1 << 18
 """Longest YAML text, in characters."""
 LARGEST_WRITTEN_OUT = 1 << 20
@@ -340,6 +341,11 @@ def to_line(row: Mapping[str, Any]) -> str:
         TypeError: A value cannot be converted.
     """
     return json.dumps(plain(row), ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def below(values: Mapping[str, T], prefix: str) -> dict[str, T]:
+    """Return the entries whose dotted keys lie below a prefix, without it in their keys."""
+    return {key.removeprefix(f"{prefix}."): value for key, value in values.items() if key.startswith(f"{prefix}.")}
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -110,11 +110,6 @@ class Metric:
         low, high = self.bounds
         return interval and (min(max(interval[0], low), high), max(min(interval[1], high), low))
 
-    @property
-    def has_counts(self) -> bool:
-        """True if the score is a function of the items' counts: it has ``measure`` or ``of_items``."""
-        return self.measure is not None or self.of_items is not None
-
     def computed(self, counts: "NDArray[float64]") -> float:
         """Return the score of items with these counts ``[items, counts]``.
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, FunctionType
+from types import FunctionType
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -46,8 +46,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _objects(error: BaseException) -> Iterator[Any]:
     """Yield functions and classes of plug-ins that phmrun's innermost frames use, directly or in an object."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if _is_ours(frame)]
-    for frame in reversed(frames[-NEAR:]):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [frame for frame in frames if str(frame.f_globals.get("__name__")).partition(".")[0] == OURS]
+    for frame in reversed(ours[-NEAR:]):
         for value in [*frame.f_locals.values()]:
             held = getattr(value, "__dict__", {})
             for candidate in (value, *held.values(), *(held.get("_modules") or {}).values()):
@@ -56,11 +57,6 @@ def _objects(error: BaseException) -> Iterator[Any]:
                     with suppress(OSError, TypeError):  # without source
                         inspect.getsourcelines(kind)
                         yield kind
-
-
-def _is_ours(frame: FrameType) -> bool:
-    """Return True for a frame of phmrun's own code."""
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == OURS
 
 
 def _is_plugin(module: str) -> bool:

@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +20,8 @@ from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.escaping import fenced, markdown
 from phmrun.ledger.listing import unchanged
+from phmrun.ledger.record import recorded_runs
+from phmrun.ledger.run import Run
 from phmrun.ledger.wording import duration, number
 from phmrun.metric import metric_of
 from phmrun.report.content import environments
@@ -28,7 +29,7 @@ from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
 from phmrun.results.costs import cost_of
 from phmrun.results.layout import lay_out, verdict_notes, verdict_table
-from phmrun.results.long_table import restore_folder
+from phmrun.results.long_table import record_paths
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
@@ -59,12 +60,12 @@ class Sweep:
         PhmrunError: (exit 3) No record belongs to a cell of the sweep's file.
     """
 
-    def __init__(self, asked: Mapping[str, Any], folder: Path, runs: Path) -> None:
+    def __init__(self, asked: Mapping[str, Any], folder: Path) -> None:
         self.name, self.asked = asked["name"], asked
         self.file = folder / self.name / "sweep.yaml"
         self.margin = asked.get("margin")
         shape = {key: tuple(asked.get(key, ())) for key in ("rows", "scores")}
-        self.view = view([str(self.file)], runs, Asked(seeds=asked.get("seeds"), **shape))
+        self.view = view([str(self.file)], folder, Asked(seeds=asked.get("seeds"), **shape))
         self.table = self.view.table
         if not any(figure.values for figure in self.table.cells.values()):
             fault = next((f"; {status.cell.fault}" for status in self.view.statuses if status.cell.fault), "")
@@ -279,12 +280,11 @@ def questions_of(folder: Path) -> dict[str, Any]:
     return {"title": "Results", "questions": [{"question": name, "sweeps": [{"name": name}]} for name in names]}
 
 
-def build(folder: Path, runs: Path) -> tuple[dict[Path, str], Pictures]:
+def build(folder: Path, records: Sequence[Run]) -> tuple[dict[Path, str], Pictures]:
     """Return the texts of all pages and the drawings of all pictures, by path."""
     asked = questions_of(folder)
-    records = restore_folder(folder, runs)
     spent = sum(segment.get("cpu_seconds", 0.0) for run in records for segment in run.environment()) / 3600
-    sweeps = {s["name"]: Sweep(s, folder, runs) for q in asked["questions"] for s in q.get("sweeps", ())}
+    sweeps = {s["name"]: Sweep(s, folder) for q in asked["questions"] for s in q.get("sweeps", ())}
     for sweep in sweeps.values():
         sweep.withdraw([sweeps[name] for name in sweep.asked.get("longer", ())])
     pages, pictures, listed = {}, Pictures(), list[str]()
@@ -322,9 +322,10 @@ def main() -> int:
     os.chdir(options.folder.resolve().parent)  # so that no page has the path of this machine
     folder = Path(options.folder.resolve().name)
     try:
-        with TemporaryDirectory() as runs, unchanged():
-            os.environ["PHMRUN_DATA"] = f"{runs}/none"  # the same on every machine; reading vocabularies takes long
-            pages, pictures = build(folder, Path(runs))
+        os.environ["PHMRUN_DATA"] = f"{folder}/none"  # the same on every machine; reading vocabularies takes long
+        records = recorded_runs(record_paths(folder), folder)
+        with unchanged({folder: records}):
+            pages, pictures = build(folder, records)
             if options.check:
                 # Pictures only need to exist: releases of Matplotlib write the same one in different bytes.
                 other = [path for path, text in pages.items() if not path.is_file() or path.read_text("utf-8") != text]

@@ -10,6 +10,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.options import Checkpoint, Json, Plugin, RunArgument, RunsDirectory, choose_run, settings
 from phmrun.config.sections import NO_DATA
+from phmrun.documents import below
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.grouping import grouped_by
 from phmrun.progress import waiting
@@ -86,7 +87,7 @@ def compress(
         from phmrun.exchange.compress import ORDERS, derivation, layer_of, make_plan, merge_updates, without_updates
         from phmrun.exchange.further_training import further_training
 
-    options = {scope: _options_of(scope, keys) for scope in SCOPES}
+    options = {scope: below({key: value for key, value, _ in keys}, scope) for scope in SCOPES}
     if n is not None:
         options["layer"]["n"] = n
     trained = open_run(choose_run(runs_dir, run))
@@ -131,11 +132,6 @@ def compress(
         console.print_scores(result.metrics)
         console.print_line(_sizes(trained, result.run_dir, plan))
         console.print_outcome(result.run_id, result.state)
-
-
-def _options_of(scope: str, keys: Settings) -> dict[str, Any]:
-    """Return the options of a scope's structure among the settings, without the scope's name."""
-    return {key.removeprefix(f"{scope}."): value for key, value, _ in keys if key.startswith(f"{scope}.")}
 
 
 def _config_with(chosen: Settings, trained: "TrainedModel") -> "Experiment":

@@ -126,9 +126,10 @@ def restore(
     All verbs that read runs can use them, and a sweep can add seeds. They have no weights: `runs reproduce` trains one
     again and compares. Existing runs stay unchanged.
     """
-    from phmrun.results.long_table import restore_folder
+    from phmrun.ledger.record import restore
+    from phmrun.results.long_table import record_paths
 
-    restored = restore_folder(folder, runs_dir)
+    restored = restore(record_paths(folder), runs_dir)
     if as_json:
         console.print_json({"runs": [run.id for run in restored]})
         return

@@ -28,7 +28,6 @@ from phmrun.sweeps.view import Tracker, shown
 
 of_cells = partial(typer.Option, rich_help_panel="Cells")
 of_a_cluster = partial(typer.Option, rich_help_panel="Cluster")
-on_hardware = partial(typer.Option, rich_help_panel=HARDWARE)
 
 
 def sweep(
@@ -39,7 +38,7 @@ def sweep(
     only: Annotated[list[str] | None, of_cells(metavar="KEY=VALUE")] = None,
     hours: Annotated[float | None, typer.Option(min=0)] = None,
     retry_failed: Annotated[bool, of_cells("--retry-failed")] = False,
-    threads: Annotated[int, on_hardware(min=0)] = 0,
+    threads: Annotated[int, typer.Option(min=0, rich_help_panel=HARDWARE)] = 0,
     executor: Annotated[Literal["local", "slurm", "ray"], of_a_cluster()] = "local",
     sbatch: Annotated[list[str] | None, of_a_cluster(metavar="OPTION=VALUE")] = None,
     script: Annotated[bool, of_a_cluster("--script")] = False,

@@ -89,12 +89,13 @@ def _of_results(folder: Path) -> Iterator[Chain]:
 
     A damaged folder yields one broken link. A run's first link is its results file; absent links are left out.
     """
-    from phmrun.results.long_table import restore_folder
+    from phmrun.ledger.record import restore
+    from phmrun.results.long_table import record_paths
     from phmrun.results.verification import BROKEN, INTACT, Link, verify_run
 
     with TemporaryDirectory() as place:
         try:
-            runs = restore_folder(folder, Path(place))
+            runs = restore(record_paths(folder), Path(place))
         except PhmrunError as error:
             yield str(folder), [Link("results file", BROKEN, f"{error.where}: {error.what}")]
             return

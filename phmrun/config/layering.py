@@ -18,6 +18,7 @@ from phmrun.config.problems import ConfigError, Problem, from_validation, unknow
 from phmrun.config.provenance import spread
 from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.config.sources import Source, nested, read_source
+from phmrun.documents import below
 from phmrun.errors import PhmrunError, nearest
 from phmrun.registry import FREEZE, STRUCTURES, TASKS
 from phmrun.section import OpenSection, Section, former_name, is_section
@@ -179,16 +180,26 @@ def load_run_config(
     Raises:
         PhmrunError: (exit 2) The file cannot be read, names no known task, or has invalid values.
     """
-    source = read_source(path, lines=False)
+    try:
+        return run_config(read_source(path, lines=False), schema=schema, options_of=options_of)
+    except ConfigError:
+        return run_config(read_source(path), schema=schema, options_of=options_of)  # names the lines
+
+
+def run_config(
+    source: Source, *, schema: type[Experiment] | None = None, options_of: OptionsOf | None = None
+) -> Experiment:
+    """Validate the configuration of a run, as :func:`load_run_config`.
+
+    Raises:
+        PhmrunError: (exit 2) It names no known task, or has invalid values.
+    """
     if schema is None:
         name = source.values.get("task")
         if not isinstance(name, str):
-            raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=str(path))
-        schema = TASKS.get(name, where=str(path)).load("schema")
-    try:
-        return resolve(schema, [source], options_of, lenient=True).config
-    except ConfigError:
-        return resolve(schema, [read_source(path)], options_of, lenient=True).config  # names the lines
+            raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=source.label)
+        schema = TASKS.get(name, where=source.label).load("schema")
+    return resolve(schema, [source], options_of, lenient=True).config
 
 
 class _Merged:
@@ -297,7 +308,7 @@ def _layer(merged: _Merged, name: str, default: LayerConfig, options_of: Options
         default: Section if no source sets it.
         options_of: Options of a structure by name.
     """
-    values = {key.removeprefix(f"{name}."): value for key, value in merged.values.items() if key.startswith(f"{name}.")}
+    values = below(merged.values, name)
     structure = values.pop("structure", default.structure)
     if not isinstance(structure, str):
         return None  # the schema reports it

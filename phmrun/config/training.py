@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from phmrun.config.names import Registered
-from phmrun.config.sections import Clock, seconds_of
+from phmrun.config.sections import Clock
 from phmrun.registry import LOSSES, OPTIMIZERS, SCHEDULES
 from phmrun.section import Section, Unhashed
 
@@ -170,11 +170,6 @@ class TrainingConfig(Section):
         if self.schedule.name != "noam" and self.optimizer.lr is None:
             raise ValueError(f"the schedule {self.schedule.name!r} needs a peak learning rate in optimizer.lr")
         return self
-
-    @property
-    def max_seconds(self) -> int | None:
-        """Time limit in seconds; None: no limit."""
-        return seconds_of(self.max_time)
 
     def require_monitor(self, task: str, *scores: str) -> None:
         """Check that ``monitor`` is one of a task's validation scores.

@@ -13,7 +13,7 @@ from phmrun.engine.muon import muon_groups
 from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.adapters import adapters_of, freeze_base
-from phmrun.layers.network import scope_of
+from phmrun.layers.network import APART, scope_of
 from phmrun.layers.structure import Application
 from phmrun.registry import EMBEDDINGS
 
@@ -104,7 +104,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
         entry["multiplications"] = multiplications.get(scope, 0)
     total = sum(entry["count"] for entry in scopes.values())
     # Matrices of the section "layer": embeddings and output have their own structures.
-    blocks = [module for module in modules if module["structure"] and module["scope"] not in ("embedding", "output")]
+    blocks = [module for module in modules if module["structure"] and module["scope"] not in APART]
     adapters = adapters_of(network)
     held = sum(adapter.out_features * adapter.in_features for adapter in adapters)
     return {

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from phmrun.config import HardwareConfig, TrainingConfig
+from phmrun.config.sections import seconds_of
 from phmrun.engine.callbacks import Averaging, PeriodicCheckpoints, Stopping, Validation
 from phmrun.engine.checkpoints import (
     LAST,
@@ -150,7 +151,7 @@ def fit(
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
     meter, progress = Meter(record, HISTORY_EVERY), TrainingProgress(lines_every, data.unit, total)
-    stopping, randomness = Stopping(training.max_seconds), Randomness()
+    stopping, randomness = Stopping(seconds_of(training.max_time)), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(
         directory,

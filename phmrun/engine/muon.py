@@ -13,12 +13,10 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.network import scope_of
+from phmrun.layers.network import APART, scope_of
 
 SCALE = "match_rms_adamw"
 """Torch's name of the scale of an update."""
-APART = ("embedding", "output")
-"""Parts of a network whose matrices are none of ``layer``; AdamW updates them, not Muon."""
 
 
 class MuonWithAdamW(Optimizer):

@@ -24,10 +24,10 @@ from torch.optim import Optimizer
 
 from phmrun.config import OptimizerConfig
 from phmrun.engine.lazy_adam import LazyAdam, table_groups
-from phmrun.engine.muon import APART, MuonWithAdamW, muon_groups
+from phmrun.engine.muon import MuonWithAdamW, muon_groups
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
-from phmrun.layers.network import scope_of
+from phmrun.layers.network import APART, scope_of
 from phmrun.registry import OPTIMIZERS, load
 
 Rule = Literal["adam", "gradient", "norm"]

@@ -22,7 +22,7 @@ from phmrun.engine.trained_model import Derivation, TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers.fitting import error
-from phmrun.layers.network import DENSE, made_for, scope_of, set_structure, structures_of
+from phmrun.layers.network import APART, DENSE, made_for, scope_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES
@@ -37,7 +37,6 @@ ORDERS: dict[str, tuple[Any, ...]] = {
 """Candidate values under a budget, for the first of these options that a structure has."""
 Allocation = Literal["loss", "error"]
 """Measure of the damage by which a budget is allocated: loss with one map replaced, or error of its outputs."""
-SCOPES = ("embedding", "output")  # parts of a network that are kept unless requested
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,14 @@ class Plan:
             layer: Structure of most maps.
             training: Section of the further training (:func:`further_training`).
         """
-        inside = [item for item in self.maps if scope_of(item.name) not in SCOPES]
+        inside = [item for item in self.maps if scope_of(item.name) not in APART]
         if any(_misfit(layer.arguments, *item.shape) for item in inside):
             layer = LayerConfig()
         layers = {**{item.name: item.layer for item in self.maps}, **self.others}
         others = [
             MapConfig(name=name, layer=LayerConfig(**options))
             for name, options in layers.items()
-            if options != layer.arguments or scope_of(name) in SCOPES
+            if options != layer.arguments or scope_of(name) in APART
         ]
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
 
@@ -148,7 +147,7 @@ def make_plan(
     dense = {
         name: structure
         for name, structure in present.items()
-        if structure.name == "dense" and (scope_of(name) in tables or scope_of(name) not in SCOPES)
+        if structure.name == "dense" and (scope_of(name) in tables or scope_of(name) not in APART)
     }
     if absent := [scope for scope in tables if scope not in map(scope_of, dense)]:
         raise PhmrunError(f"the network has no separate dense matrix for {absent[0]}", where=trained.run.id)
@@ -198,7 +197,7 @@ def make_plan(
         {
             name: {"structure": structure.name, **structure.options}
             for name, structure in present.items()
-            if structure.name != "dense" and scope_of(name) not in SCOPES
+            if structure.name != "dense" and scope_of(name) not in APART
         },
     )
 
@@ -212,10 +211,8 @@ def _chosen(
     have at most ``most`` parameters and little total damage (:func:`phmrun.exchange.maps.spread`). A map without
     candidates stays dense, with damage 0.
     """
-    kept = {}
-    for name, old in dense.items():
-        fit = fitted_map(name, old.materialize().detach(), old, None)
-        kept[name] = replace(fit, layer=DENSE, damage=0.0), old
+    fitted = {name: fitted_map(name, old.materialize().detach(), old, None) for name, old in dense.items()}
+    kept = {name: (replace(fit, layer=DENSE, damage=0.0), dense[name]) for name, fit in fitted.items()}
     if most is None:
         return {name: (options or [kept[name]])[0] for name, options in choices.items()}
     every = {name: [kept[name], *options] for name, options in choices.items()}
@@ -314,7 +311,7 @@ def _check_candidates(
         PhmrunError: (exit 2) A table cannot, or no map can.
     """
     unable = [name for name in dense if not candidates[name]]
-    tables = [name for name in unable if scope_of(name) in SCOPES]
+    tables = [name for name in unable if scope_of(name) in APART]
     if tables or len(unable) == len(dense):
         name = next(iter(tables or unable), None)
         what = "the run has no dense maps in its blocks"

@@ -16,6 +16,8 @@ from phmrun.layers.structure import Structure, build_structure
 Structures = Mapping[str, Mapping[str, Any]]
 """Structure and options by part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; default: dense."""
 DENSE: Mapping[str, Any] = {"structure": "dense"}
+APART = ("embedding", "output")
+"""Parts of a network whose matrices are none of ``layer``."""
 INSIDE = ".structure."
 """Part of the name of a structure inside another one."""
 

@@ -22,6 +22,10 @@ _ANEW = "To start over, give the command that trained the run with --restart."
 class Contents:
     """Contents of a run's files; creating the object reads nothing.
 
+    Attributes:
+        kept: Contents by name of a lenient run, which are not read again.
+        errors: Errors by name of a lenient run.
+
     Args:
         path: Run directory.
         lenient: Read each file once, and keep errors in `errors` instead of raising them.
@@ -32,7 +36,7 @@ class Contents:
         self.lenient = lenient
         self.manifest = Manifest(path, once=lenient)
         self.errors: dict[str, Exception] = {}
-        self._read: dict[str, Any] = {}
+        self.kept: dict[str, Any] = {}
 
     def of(self, name: str, read: Callable[[], T], otherwise: T) -> T:
         """Return the result of ``read``.
@@ -41,12 +45,12 @@ class Contents:
         """
         if not self.lenient:
             return read()
-        if name not in self._read:
+        if name not in self.kept:
             try:
-                self._read[name] = read()
+                self.kept[name] = read()
             except (PhmrunError, OSError, UnicodeDecodeError) as error:
-                self._read[name], self.errors[name] = otherwise, error
-        content: T = self._read[name]
+                self.kept[name], self.errors[name] = otherwise, error
+        content: T = self.kept[name]
         return content
 
     def object(self, name: str, is_valid: Callable[[dict[str, Any]], bool] = lambda content: True) -> dict[str, Any]:

@@ -52,12 +52,14 @@ _LISTED: ContextVar[dict[Path, dict[Path, Run]] | None] = ContextVar("listed", d
 
 
 @contextmanager
-def unchanged() -> Iterator[None]:
-    """Context in which :func:`list_runs` reads each directory once.
+def unchanged(known: Mapping[Path, Sequence[Run]] | None = None) -> Iterator[None]:
+    """Context in which :func:`list_runs` reads each directory once, and none of those whose runs are ``known``.
 
     Runs that change or appear within it are not noticed. An inner context is part of the outer one.
     """
-    token = _LISTED.set({} if (listed := _LISTED.get()) is None else listed)
+    listed = {} if (outer := _LISTED.get()) is None else outer
+    listed |= {folder: {run.path: run for run in runs} for folder, runs in (known or {}).items()}
+    token = _LISTED.set(listed)
     try:
         yield
     finally:

@@ -30,7 +30,7 @@ from phmrun.ledger.directory import (
 )
 from phmrun.ledger.environment import DataRecord
 from phmrun.ledger.manifest import MANIFEST, Record
-from phmrun.ledger.run import Run
+from phmrun.ledger.run import SAMPLES, Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import shared
 
@@ -129,34 +129,70 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
         runs_dir: Directory of runs.
 
     Returns:
-        One run per path, in order.
+        One run for each that has a record, in the order of the first.
 
     Raises:
         PhmrunError: (exit 3) A file is not a record or not named after its run, two records of a run have different
             scores, or a run's place has weights without a status.
     """
-    records = [_read_record(path) for path in paths]
-    runs = [Run(directory_of(runs_dir, name)) for name, _ in records]
-    named: dict[Path, tuple[Run, dict[str, str], Path]] = {}  # by directory: sweeps may share a run
-    for path, run, (_, files) in zip(paths, runs, records, strict=True):
-        if run.path in named and named[run.path][1][METRICS] != files[METRICS]:
-            what = f"two results of the run {run.id} have different scores"
-            hint = "Keep the one that you trust, and delete the other."
-            raise PhmrunError(what, where=f"{named[run.path][2]} and {path}", hint=hint, code=ExitCode.DATA)
-        named[run.path] = run, files, path
-    missing = [(run, files) for run, files, _ in named.values() if not run.status_path.exists()]
-    for run, _ in missing:
+    named = {Run(place): contents for place, (contents, _) in _read_records(paths, runs_dir).items()}
+    missing = {run: _texts(contents) for run, contents in named.items() if not run.status_path.exists()}
+    for run in missing:
         if run.checkpoints.exists():
             raise PhmrunError(f"there are weights here, but no {STATUS}", where=str(run.path), code=ExitCode.DATA)
     if missing:
         _write_runs(missing, runs_dir)
-    return runs
+    return [*named]
 
 
-def _read_record(path: Path) -> tuple[str, dict[str, str]]:
+class RecordedRun(Run):
+    """Run of a record, lenient and for reading only; its directory ``path`` need not exist.
+
+    It has neither samples nor the logs that a restored directory lacks, too.
+    """
+
+    def __init__(self, path: Path, contents: Mapping[str, Any]) -> None:
+        super().__init__(path, lenient=True)
+        read, identity = restored(dict(contents)), contents[MANIFEST]
+        read |= {"values": read[CONFIG], CONFIG: _config_text(contents), STATUS: Status.from_json(read[STATUS])}
+        self.contents.kept |= {BENCH: {}, SAMPLES: {}, **read, MANIFEST: identity and json.loads(identity)}
+        self.history.held = read[HISTORY]
+
+
+def recorded_runs(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
+    """Return the runs of records, each once, sorted, as if :func:`restore` had made them; nothing is written.
+
+    Raises:
+        PhmrunError: (exit 3) As :func:`restore`.
+    """
+    return [RecordedRun(path, contents) for path, (contents, _) in sorted(_read_records(paths, runs_dir).items())]
+
+
+def _read_records(paths: Sequence[Path], runs_dir: Path) -> dict[Path, tuple[dict[str, Any], Path]]:
+    """Read records; return the contents of runs' files, as :func:`_contents`, and the record's file, by run directory.
+
+    Of two records of a run with equal scores the last counts, since sweeps may share a run.
+
+    Raises:
+        PhmrunError: (exit 3) A file is not a record or not named after its run, or two records of a run have different
+            scores.
+    """
+    named: dict[Path, tuple[dict[str, Any], Path]] = {}
+    for path in paths:
+        name, contents = _read_record(path)
+        place = directory_of(runs_dir, name)
+        if place in named and named[place][0][METRICS] != contents[METRICS]:
+            what = f"two results of the run {name} have different scores"
+            hint = "Keep the one that you trust, and delete the other."
+            raise PhmrunError(what, where=f"{named[place][1]} and {path}", hint=hint, code=ExitCode.DATA)
+        named[place] = contents, path
+    return named
+
+
+def _read_record(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a record.
 
-    Return the run id, and the texts of the run's files by name, as :func:`_texts`. A record without a checksum is
+    Return the run id, and the contents of the run's files by name, as :func:`_contents`. A record without a checksum is
     accepted.
 
     Raises:
@@ -181,16 +217,13 @@ def _read_record(path: Path) -> tuple[str, dict[str, str]]:
     if not isinstance(name, str) or not RUN_ID.fullmatch(name) or path.name != f"{name}.json":
         raise PhmrunError("a result is named for its run: RUN_ID.json", where=str(path), code=ExitCode.DATA)
     try:
-        return name, _texts(record)
+        return name, _contents(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
 
 
-def _texts(record: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of a run's files by name.
-
-    They are rebuilt from a record, with a manifest of all of them. The config is written as JSON, which is YAML, too.
-    """
+def _contents(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON values of a run's files by name, of the history its rows, of the manifest the identity."""
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -198,28 +231,38 @@ def _texts(record: Mapping[str, Any]) -> dict[str, str]:
         split: {"files": [files[place] for place in places]} for split, places in record["data"]["splits"].items()
     }
     data = DataRecord.from_json({"splits": splits, "fingerprints": record["data"]["fingerprints"]})
-    contents = {
+    return {
+        CONFIG: record["config"],
         STATUS: Status.from_json(record["status"]).to_json(),
         METRICS: record["metrics"],
         PARAMETERS: record["parameters"],
         DATA: data.to_json(),
         ENVIRONMENT: {"segments": record["environment"]},
+        HISTORY: record["history"],
         ITEMS: record.get("items", {}),
         WEIGHTS: record.get("weights", {}),
         **({BENCH: record["bench"]} if "bench" in record else {}),
+        MANIFEST: record.get("identity"),
     }
-    config = restored(record["config"])
-    texts = {
-        CONFIG: json_text(config) if config == record["config"] else yaml_text(config),
-        HISTORY: "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in record["history"]),
-        **{name: json.dumps(content, ensure_ascii=False) for name, content in contents.items()},
-    }
+
+
+def _config_text(contents: Mapping[str, Any]) -> str:
+    """Return the text of a config: JSON, which is YAML, too, unless a number is NaN or infinite."""
+    values = restored(contents[CONFIG])
+    return json_text(values) if values == contents[CONFIG] else yaml_text(values)
+
+
+def _texts(contents: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of a run's files by name, with a manifest of all of them, from :func:`_contents`."""
+    texts = {name: json.dumps(content, ensure_ascii=False) for name, content in contents.items() if name != MANIFEST}
+    texts[CONFIG] = _config_text(contents)
+    texts[HISTORY] = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in contents[HISTORY])
     sums = {name: (hashlib.sha256(text.encode("utf-8")).hexdigest(),) for name, text in texts.items()}
-    manifest = Record(record.get("identity"), sums)
+    manifest = Record(contents[MANIFEST], sums)
     return {**texts, MANIFEST: json.dumps(manifest.to_json(), ensure_ascii=False)}
 
 
-def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path) -> None:
+def _write_runs(runs: Mapping[Run, Mapping[str, str]], runs_dir: Path) -> None:
     """Write run directories, each atomically.
 
     They are written into a staging folder, then moved into place. An existing directory is replaced: its process died
@@ -227,7 +270,7 @@ def _write_runs(runs: Sequence[tuple[Run, Mapping[str, str]]], runs_dir: Path) -
     """
     runs_dir.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".restored-", dir=runs_dir) as stage:
-        for run, files in runs:
+        for run, files in runs.items():
             folder = Path(stage) / run.path.name
             folder.mkdir()
             for name, text in files.items():

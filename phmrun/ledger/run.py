@@ -327,9 +327,18 @@ class Run:
         return self.contents.of(CONFIG, lambda: read_regular(self.config_path).decode("utf-8"), "")
 
     @property
+    def values(self) -> dict[str, Any]:
+        """Values of the config.
+
+        Raises:
+            PhmrunError: (exit 3) It cannot be read.
+        """
+        return self.contents.of("values", lambda: config_values(self.config_path), {})
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Values of the config by dotted key."""
-        return self.contents.of("settings", lambda: flat(config_values(self.config_path)), {})
+        return self.contents.of("settings", lambda: flat(self.values), {})
 
     def rows(self) -> list[Row]:
         """Return the rows of the history."""

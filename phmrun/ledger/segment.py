@@ -99,11 +99,6 @@ def segment_of(run: Run, facts: Mapping[str, Any]) -> Iterator[Segment]:
         segment.end(run.status.state.value)
 
 
-def physical_memory() -> int:
-    """Return the memory of this machine in bytes."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
 def facts() -> dict[str, Any]:
     """Return the environment of this process, without torch's facts.
 
@@ -120,7 +115,7 @@ def facts() -> dict[str, Any]:
         "processor": processor(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
-        "memory_bytes": physical_memory(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     }
 
 

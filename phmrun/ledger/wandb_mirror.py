@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, Self, get_args
 
-from phmrun.documents import flat, plain, restored
+from phmrun.documents import below, flat, plain, restored
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.directory import config_values
 from phmrun.ledger.history import in_shown_units
@@ -170,7 +170,7 @@ def _labels(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return W&B's labels of a configuration: project, entity, group, type of job and tags."""
     values = flat(config)
     task, name = values.get("task"), values.get("data.name")
-    layer = {key.removeprefix("layer."): value for key, value in values.items() if key.startswith("layer.")}
+    layer = below(values, "layer")
     tags = [str(value) if key == "structure" else f"{key}={value}" for key, value in layer.items()]
     return {
         "project": values.get("logging.project", "phmrun"),

@@ -300,7 +300,12 @@ class HuggingFaceNetwork(nn.Module):
         self.has_frozen = folder is not None and any(map(_updates, structures.values()))
         meta = torch.get_default_device().type == "meta"
         self.model: Any = self._built(folder if self.has_frozen and not meta else None)
-        self.positions: int = _positions(settings)
+        longest = [getattr(settings, name, None) for name in ("max_position_embeddings", "n_positions")]
+        if not any(longest):
+            hint = 'Add "max_position_embeddings" to its config.json: the most tokens of a sequence.'
+            what = f"a network of {settings.model_type} names no longest sequence"
+            raise PhmrunError(what, where="model.path", hint=hint)
+        self.positions = int(longest[0] or longest[1] or 0)
 
     def read_start(self) -> None:
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
@@ -333,19 +338,6 @@ class HuggingFaceNetwork(nn.Module):
         """Return a network with structured maps; ``folder``: with its weights, None: with fresh ones."""
         model = read_model(folder, self.settings, self.head) if folder else build_model(self.settings, self.head)
         return structured(model, self.structures, self.only, near=folder is not None)
-
-
-def _positions(settings: Any) -> int:
-    """Return the largest number of tokens of a sequence.
-
-    Raises:
-        PhmrunError: The settings name none.
-    """
-    for name in ("max_position_embeddings", "n_positions"):
-        if most := getattr(settings, name, None):
-            return int(most)
-    hint = 'Add "max_position_embeddings" to its config.json: the most tokens of a sequence.'
-    raise PhmrunError(f"a network of {settings.model_type} names no longest sequence", where="model.path", hint=hint)
 
 
 def _updates(layer: Mapping[str, Any]) -> bool:

@@ -9,10 +9,10 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from phmrun.ledger import Run
 from phmrun.metric import OF, floors_of, lacks_direction, metric_of
 from phmrun.progress import progress
 from phmrun.results.baselines import has_diverged
@@ -83,7 +83,7 @@ class _Scored(NamedTuple):
     """Scores of a cell's counted seeds."""
 
     values: tuple[float, ...]  # in the order of the seeds; NaN for a diverged run
-    runs: tuple[Path, ...]  # directories of the runs that have the score
+    runs: tuple[Run, ...]  # those that have the score
     dropped: int  # number of runs whose seed chose the settings
     choices: int  # number of values among which each seed chose itself
 
@@ -212,7 +212,7 @@ def _scored(figure: Figure, score: str) -> _Scored:
     floor, is NaN and has no path among the runs; other runs without a score are left out. Of several experiments with
     one seed, the last counts. ``choices`` is the largest of its experiments.
     """
-    values: dict[str, tuple[float, Path | None]] = {}
+    values: dict[str, tuple[float, Run | None]] = {}
     dropped = 0
     for entry in figure.entries:
         value = entry.run.score(score) if entry.run else None
@@ -223,10 +223,10 @@ def _scored(figure: Figure, score: str) -> _Scored:
             continue
         seed = str(entry.seed if entry.seed is not None else entry.run.id if entry.run else "")
         counts = value is not None and entry.run is not None and not has_diverged(entry.run, score)
-        values[seed] = (value, entry.run.path) if counts and entry.run and value is not None else (math.nan, None)
+        values[seed] = (value, entry.run) if counts and entry.run and value is not None else (math.nan, None)
     ordered = [values[seed] for seed in sorted(values, key=lambda seed: (len(seed), seed))]
     choices = max((entry.choices for entry in figure.entries), default=0)
-    return _Scored(tuple(value for value, _ in ordered), tuple(path for _, path in ordered if path), dropped, choices)
+    return _Scored(tuple(value for value, _ in ordered), tuple(run for _, run in ordered if run), dropped, choices)
 
 
 def _paired(
@@ -249,7 +249,7 @@ def _paired(
 
     alike = {place: row for place, row in rows.items() if not items[place] or is_alike(place)}
     readable = {place: row for place, row in alike.items() if items[place]}
-    reader.resampled([path for row in (reference, *readable.values()) for path in row.runs], score, measure)
+    reader.resampled([run for row in (reference, *readable.values()) for run in row.runs], score, measure)
     drawn = reader.resampled(reference.runs, score, measure)
     sides = {place: reader.resampled(row.runs, score, measure) for place, row in readable.items()}
     return alike, {place: variance_of_resamples(side, drawn) for place, side in sides.items()}

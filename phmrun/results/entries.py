@@ -11,12 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from phmrun.config import Experiment, LayerConfig, load_run_config, run_id, semantic_values
+from phmrun.config import Experiment, LayerConfig, Source, run_id, semantic_values
+from phmrun.config.layering import run_config
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.grouping import grouped_by
 from phmrun.ledger import Run
-from phmrun.ledger.directory import CONFIG, config_values, layer_label, network_label
+from phmrun.ledger.directory import layer_label, network_label
 from phmrun.ledger.status import State
 from phmrun.registry import EMBEDDINGS
 
@@ -156,7 +157,7 @@ def entry_of_run(run: Run) -> Entry:
         config = _config(run)
     except PhmrunError:  # this release rejects it: use it as written
         try:
-            values = config_values(run.path / CONFIG)
+            values = run.values
         except PhmrunError:
             return Entry({}, {}, run)
         written = {key: value for key, value in values.items() if key != SEED}
@@ -204,9 +205,9 @@ def _config(run: Run) -> Experiment:
     from phmrun.config.options import options_of  # imports torch, and only now is it needed
 
     try:
-        return load_run_config(run.path / CONFIG, options_of=options_of)
+        return run_config(Source(str(run.config_path), run.values), options_of=options_of)
     except PhmrunError:
-        return load_run_config(run.path / CONFIG)  # its layer is not loaded
+        return run_config(Source(str(run.config_path), run.values))  # its layer is not loaded
 
 
 def telling_keys(entries: Sequence[Entry], keys: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ class RunItems:
         self._read: dict[tuple[Path, str], Items | None] = {}
         self._resampled: dict[tuple[Path, str], Resampled] = {}
 
-    def of(self, runs: Sequence[Path], score: str) -> list[Items]:
+    def of(self, runs: Sequence[Run], score: str) -> list[Items]:
         """Return the counts of all runs, in order; each is read once.
 
         The result is empty if those of any run cannot be read.
@@ -35,13 +35,13 @@ class RunItems:
         Raises:
             PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from a run's manifest.
         """
-        for path in runs:
-            if (path, score) not in self._read:
-                self._read[path, score] = _counts(path, score)
-        counts = [self._read[path, score] for path in runs]
+        for run in runs:
+            if (run.path, score) not in self._read:
+                self._read[run.path, score] = _counts(run, score)
+        counts = [self._read[run.path, score] for run in runs]
         return [items for items in counts if items is not None] if all(items is not None for items in counts) else []
 
-    def resampled(self, runs: Sequence[Path], score: str, measure: Measure) -> list[Resampled]:
+    def resampled(self, runs: Sequence[Run], score: str, measure: Measure) -> list[Resampled]:
         """Return the scores of all runs on the same resamples of the items, in order; each is computed once.
 
         Resampling the runs of many rows at once draws the resamples once. The items of all runs can be read.
@@ -49,11 +49,11 @@ class RunItems:
         Raises:
             ValueError: The runs have different numbers of items.
         """
-        new = [path for path in dict.fromkeys(runs) if (path, score) not in self._resampled]
+        new = {run.path: run for run in runs if (run.path, score) not in self._resampled}
         if new:
-            scores = resampled([items.counts for items in self.of(new, score)], measure)
-            self._resampled |= {(path, score): run for path, run in zip(new, scores, strict=True)}
-        return [self._resampled[path, score] for path in runs]
+            scores = resampled([items.counts for items in self.of([*new.values()], score)], measure)
+            self._resampled |= {(path, score): its for path, its in zip(new, scores, strict=True)}
+        return [self._resampled[run.path, score] for run in runs]
 
 
 def scores_of_items(run: Run) -> Iterator[tuple[str, Metric]]:
@@ -64,7 +64,7 @@ def scores_of_items(run: Run) -> Iterator[tuple[str, Metric]]:
     for name in run.metrics():
         metric = find_metric(name)
         left_out = OF in name or name.startswith(("train/", "validation/", OTHER_FILE))
-        if metric is not None and metric.has_counts and not left_out:
+        if metric is not None and (metric.measure or metric.of_items) and not left_out:
             yield name, metric
 
 
@@ -80,13 +80,13 @@ def items_of(run: Run) -> dict[str, dict[str, Any]]:
     """
     kept: dict[str, dict[str, Any]] = {}
     for name, _ in scores_of_items(run):
-        if (items := _counts(run.path, name)) is not None:
+        if (items := _counts(run, name)) is not None:
             content = packed(items)
             kept[name] = next(({"same": other} for other in kept if kept[other] == content), content)
     return kept
 
 
-def _counts(path: Path, score: str) -> Items | None:
+def _counts(run: Run, score: str) -> Items | None:
     """Return the items' counts of a run.
 
     They are from ``items.json`` if it exists, else from the predictions of the score's split. The result is ``None`` if
@@ -96,16 +96,17 @@ def _counts(path: Path, score: str) -> Items | None:
         PhmrunError: (exit 3) ``items.json``, or without it the predictions, differ from the run's manifest.
     """
     split, _, name = score.partition("/")
-    recorded, manifest, metric = path / ITEMS, Manifest(path), metric_of(name)
-    for file in [recorded] if recorded.is_file() else sorted((path / "predictions").glob(f"{split}.*")):
+    recorded, manifest, metric = run.path / ITEMS, Manifest(run.path), metric_of(name)
+    by_score = run.contents.kept.get(ITEMS)
+    for file in [recorded] if recorded.is_file() else sorted(run.predictions.glob(f"{split}.*")):
         manifest.check(file)
     try:
-        if recorded.is_file():
-            by_score = parse_json(read_regular(recorded))
+        if by_score is not None or recorded.is_file():
+            by_score = parse_json(read_regular(recorded)) if by_score is None else by_score
             content = by_score.get(score)
             return content and unpacked(by_score[content["same"]] if "same" in content else content)
         if metric.read_items is None or OF in name:
             return None
-        return metric.read_items(Run(path), split, part_of(name, metric))
+        return metric.read_items(Run(run.path), split, part_of(name, metric))
     except (PhmrunError, OSError, ValueError, LookupError, AttributeError, TypeError):
         return None

@@ -6,15 +6,14 @@ Imports no torch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.record import restore
+from phmrun.ledger.record import recorded_runs
 from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
@@ -49,32 +48,25 @@ class Results:
     title: str = ""
     measure: str = ""  # score that decides, named by the sweep before its first run; empty: none is named
     paper: PaperShape | None = None  # default shape of :meth:`pivot`
-    # Temporary directory of restored runs, deleted with this object.
-    restored: "TemporaryDirectory[str] | None" = field(default=None, repr=False, compare=False)
 
     @classmethod
     def load(cls, source: "Path | str | Iterable[Run]") -> "Results":
         """Load the results of a folder, or of runs.
 
-        The folder has runs, of any state, or small results. A folder without runs is read as small results, which are
-        restored into a temporary directory. Keys are "layer", and "task" and "data" if they differ between runs.
+        The folder has runs, of any state; one without runs has small results. Keys are "layer", and
+        "task" and "data" if they differ between runs.
 
         Raises:
             PhmrunError: (exit 3) There is no such folder, or a small result is damaged.
         """
-        place = None
         if isinstance(source, Path | str):
             folder = Path(source)
-            runs = list_runs(folder)
-            if not runs:
-                place = TemporaryDirectory()
-                restore_folder(folder, Path(place.name))
-                runs = list_runs(Path(place.name))
+            runs = list_runs(folder) or recorded_runs(record_paths(folder), folder)
         else:
             runs = list(source)
         entries = tuple(entry_of_run(run) for run in runs)
         varied = [key for key in ("task", "data") if len({entry.label(key) for entry in entries}) > 1]
-        return cls(entries, ("layer", *varied), restored=place)
+        return cls(entries, ("layer", *varied))
 
     def __len__(self) -> int:
         """Number of experiments."""
@@ -187,15 +179,13 @@ def done(runs: Iterable[Run]) -> list[Run]:
     return [run for run in runs if run.state == State.DONE]
 
 
-def restore_folder(folder: Path, runs_dir: Path) -> list[Run]:
-    """Create a run directory for each small result below a folder.
+def record_paths(folder: Path) -> list[Path]:
+    """Return the files of the small results below a folder, sorted.
 
-    Return the runs, each once, in the order of their files' paths. The folder is one of sweeps (``*/*.json``), or
-    without such files one sweep's own (``*.json``). Copies of a run are merged. See
-    :func:`phmrun.ledger.record.restore`.
+    The folder is one of sweeps (``*/*.json``), or without such files one sweep's own (``*.json``).
 
     Raises:
-        PhmrunError: (exit 3) There is no result, or one is damaged.
+        PhmrunError: (exit 3) There is no result.
     """
     paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
     if not paths:
@@ -205,4 +195,4 @@ def restore_folder(folder: Path, runs_dir: Path) -> list[Run]:
             hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
             code=ExitCode.DATA,
         )
-    return list({run.path: run for run in restore(paths, runs_dir)}.values())
+    return paths

@@ -153,7 +153,7 @@ def _scores(run: Run, record: Record | None) -> Outcome:
         if "-" in name.partition("/")[0] or (value := score_value(run.metrics()[name])) is None:
             continue
         kept += 1
-        if not (counts := items.of([run.path], name)):
+        if not (counts := items.of([run], name)):
             continue
         computed = metric.computed(counts[0].counts)
         if abs(computed - value) > max(TOLERANCE, metric.rounding) * max(abs(value), 1.0):

@@ -15,6 +15,7 @@ from typing import Any
 
 from phmrun.config import Source, Task, config_source, nested, resolve, run_id, task_defaults
 from phmrun.config.layering import OptionsOf
+from phmrun.documents import below
 from phmrun.errors import PhmrunError
 from phmrun.papers.table import PaperTable, column_groups, is_trained
 from phmrun.registry import TASKS
@@ -212,7 +213,7 @@ def _without_seeds(sweep: Sweep, options_of: OptionsOf) -> Iterator[Cell]:
     """
     file = sweep.file
     files = [config_source(name) for name in file.config]
-    base = Source(sweep.where, file.base, _below(sweep.source.lines, "base"))
+    base = Source(sweep.where, file.base, below(sweep.source.lines, "base"))
     if sweep.table:
         yield from _of_table(sweep, sweep.table, [*files, base], options_of)
         return
@@ -288,11 +289,3 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
             sources = [table.source(f"{where}, column {heading}", settings)]
             sources += table.row_sources(row, f"{where}, row {row.name}", heading)
             yield _resolved(at, task, [*first, *sources, *over], options_of, [*first, *sources])
-
-
-def _below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:
-    """Return the line numbers of the keys below a prefix.
-
-    The prefix is removed from them.
-    """
-    return {key.removeprefix(f"{prefix}."): line for key, line in lines.items() if key.startswith(f"{prefix}.")}

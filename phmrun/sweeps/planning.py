@@ -19,7 +19,7 @@ from phmrun.engine.code import code_marks
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.grouping import grouped_by
 from phmrun.ledger.directory import directory_of
-from phmrun.ledger.listing import list_runs
+from phmrun.ledger.listing import list_runs, recorded_run
 from phmrun.ledger.run import Run
 from phmrun.ledger.sameness import runs_beside
 from phmrun.progress import waiting
@@ -242,5 +242,5 @@ def _with_seed(cell: Cell, seed: int, runs_dir: Path) -> Cell:
 
 
 def _has_run(cell: Cell, runs_dir: Path) -> bool:
-    """True if the cell's run directory exists."""
-    return cell.run_id is not None and directory_of(runs_dir, cell.run_id).is_dir()
+    """True if the cell's run exists."""
+    return cell.run_id is not None and recorded_run(directory_of(runs_dir, cell.run_id)) is not None

@@ -279,7 +279,7 @@ class Search:
         metric, reader = metric_of(score), RunItems()
         values, items = {}, {}
         for result in (control, *trained):
-            scores = [Run(path).metrics().get(score) for path in self._counted(result)]
+            scores = [run.metrics().get(score) for run in self._counted(result)]
             values[result.label] = [float(entry["value"]) for entry in scores if isinstance(entry, Mapping)]
             sides = [reader.of(self._counted(side), score) for side in (result, control)]
             if metric.measure is not None and all(sides):
@@ -291,10 +291,10 @@ class Search:
         judged = judge(values, reference, question, items=items)
         return [replace(result, judgement=judged.get(result.label)) for result in results]
 
-    def _counted(self, result: Result) -> tuple[Path, ...]:
+    def _counted(self, result: Result) -> list[Run]:
         """Return a result's runs without that of the seed that chose its rate, if there are others."""
         chose = self.goal.steps > 0 and result.way != "student" and len(result.runs) > 1
-        return result.runs[1:] if chose else result.runs
+        return [*map(Run, result.runs[1:] if chose else result.runs)]
 
 
 def recommended(results: list[Result], by: By) -> Result | None:

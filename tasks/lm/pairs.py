@@ -93,13 +93,8 @@ def _pair(line: str, where: str) -> Pair:
     except (ValueError, LookupError, TypeError) as error:
         what = "the line is no JSON object with sentence_good and sentence_bad"
         raise PhmrunError(what, where=where, hint=f"Write: {SAMPLE}", code=ExitCode.DATA) from error
-    part, paradigm = (_word(content.get(key, "")) for key in ("linguistics_term", "UID"))
+    part, paradigm = ("_".join(str(content.get(key, "")).split()) for key in ("linguistics_term", "UID"))
     return Pair(good, bad, part or paradigm, paradigm)
-
-
-def _word(value: object) -> str:
-    """Return a name as one word."""
-    return "_".join(str(value).split())
 
 
 def judged(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, OptimizerConfig, Section, Unhashed
-from phmrun.config.sections import Clock, MapConfig, seconds_of
+from phmrun.config.sections import Clock, MapConfig
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
 from phmrun.section import OpenSection, is_section
@@ -37,11 +37,6 @@ class ScriptTraining(Section):
     """
     monitor: str = Field("loss", min_length=1)
     """Validation score that chooses tuned values: with "accuracy", that is the score "val/accuracy"."""
-
-    @property
-    def max_seconds(self) -> int | None:
-        """Time limit in seconds; None: no limit."""
-        return seconds_of(self.max_time)
 
 
 class Settings(OpenSection):

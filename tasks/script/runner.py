@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import Signals
 
+from phmrun.config.sections import seconds_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import last_lines
 from phmrun.ledger import Run, State
@@ -71,7 +72,7 @@ def _execute(record: Recording) -> None:
         PhmrunError: (exit 4) The command failed, or its scores are missing or malformed. (exit 2) It cannot be started.
         Interrupted: A signal ended the script.
     """
-    config, limit = record.config, record.config.training.max_seconds
+    config, limit = record.config, seconds_of(record.config.training.max_time)
     words, scores = words_of(config, record.directory), scores_path(config, record.directory)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     if config.hardware.threads:

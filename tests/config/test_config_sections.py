@@ -2,6 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from phmrun.config import Experiment, Section, TrainingConfig
+from phmrun.config.sections import seconds_of
 from phmrun.section import is_section
 
 
@@ -9,7 +10,7 @@ from phmrun.section import is_section
     ("given", "seconds"), [("01:30:00", 5400), ("1:2:3", 3723), (None, None), ("100:00:00", 360_000)]
 )
 def test_time_limits(given, seconds):
-    assert TrainingConfig(max_time=given).max_seconds == seconds
+    assert seconds_of(TrainingConfig(max_time=given).max_time) == seconds
 
 
 @pytest.mark.parametrize("given", ["1:2", "x", -5, "1:60:00", "90", "1h", "9" * 99 + ":00:00"])

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from phmrun.results.long_table import restore_folder
+from phmrun.ledger.record import restore
+from phmrun.results.long_table import record_paths
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -22,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 )
 def test_published_parsers_are_those_on_record(folder, count, tmp_path):
     page = (DOCS / "papers.md").read_text()
-    runs = restore_folder(DOCS.parent / "results" / folder, tmp_path)
+    runs = restore(record_paths(DOCS.parent / "results" / folder), tmp_path)
     assert len(runs) >= count
     for run in runs:
         scores = " / ".join(f"{run.metrics()[f'test/{name}']['value']:.2f}" for name in ("uas", "las"))
@@ -35,7 +36,7 @@ def test_published_cells_are_those_on_record(tmp_path, monkeypatch):
     from benchmarks.published_curve import LINES, bleu, losses
 
     page = (DOCS / "papers.md").read_text()
-    runs = restore_folder(DOCS.parent / "results/style-phm-plus", tmp_path)
+    runs = restore(record_paths(DOCS.parent / "results/style-phm-plus"), tmp_path)
     assert len(runs) >= 2
     for run in runs:
         loss = losses(run, "val/loss")

@@ -9,7 +9,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import DataRecord, Source, Split
 from phmrun.ledger.listing import recorded_run
-from phmrun.ledger.record import ITEMS, POINTS, WEIGHTS, record_of, restore, thinned, write_record
+from phmrun.ledger.record import ITEMS, POINTS, WEIGHTS, record_of, recorded_runs, restore, thinned, write_record
 
 NAME = "toy-lost-dense-1-0123456789ab"
 
@@ -55,9 +55,23 @@ def test_a_run_comes_back(run, tmp_path):
     assert json.loads((again.path / WEIGHTS).read_text()) == {"last.ckpt": "2" * 64}
 
 
+def test_a_run_that_is_read_from_its_record_alone_equals_the_restored_one(run, tmp_path):
+    path = write_record(record_of(run, items={"test/accuracy": {"items": 0}}, weights={}), tmp_path / "results")
+    (alone,), (again,) = recorded_runs([path], tmp_path / "nowhere"), restore([path], tmp_path / "elsewhere")
+    assert not alone.path.exists()
+    again = recorded_run(again.path)
+    for part in ("config_text", "settings", "status", "state", "damage", "network", "main_score"):
+        assert getattr(alone, part) == getattr(again, part), part
+    for read in ("parameters", "data", "environment", "bench", "samples", "identity", "rows", "fingerprints"):
+        assert getattr(alone, read)() == getattr(again, read)(), read
+    assert (alone.faults, alone.history.names()) == (again.faults, ["train/loss"])
+    assert repr(alone.metrics()) == repr(again.metrics())
+    alone.require_unbroken()
+
+
 def test_two_results_of_a_run_have_the_same_scores_or_neither_counts(run, tmp_path):
     first, second = (write_record(record_of(run, items={}, weights={}), tmp_path / name) for name in "ab")
-    assert len(restore([first, second], tmp_path / "same")) == 2
+    assert len(restore([first, second], tmp_path / "same")) == 1
     run.add_metrics({"test/accuracy": {"value": 81.6, "signature": "x", "ci": [80.0, 83.0]}})
     second = write_record(record_of(run, items={}, weights={}), tmp_path / "b")
     with pytest.raises(PhmrunError, match=f"two results of the run {NAME} have different scores") as caught:

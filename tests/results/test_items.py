@@ -33,11 +33,11 @@ def test_parts_of_translations_have_items_too(shared_run):
     run = shared_run("nmt")
     references = (run.path.parents[1] / "corpus/test.bb").read_text().splitlines()
     outputs = (run.predictions / "test.txt").read_text().splitlines()
-    (items,) = RunItems().of([run.path], "test/bleu")
+    (items,) = RunItems().of([run], "test/bleu")
     assert len(items.counts) == len(references)
     whole = metric_of("test/bleu").measure(items.counts.sum(0, keepdims=True))
     assert whole[0] == pytest.approx(bleu(outputs, references, resamples=0).value)
-    assert RunItems().of([run.path], "test/bleu-long") == []  # own files have no parts
+    assert RunItems().of([run], "test/bleu-long") == []  # own files have no parts
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_equal_counts_are_kept_once_and_found_by_each_name(tiny_run):
     run = tiny_run("parse")
     items = items_of(run)
     assert items["test/las"] == {"same": "test/uas"}
-    whole = RunItems().of([run.path], "test/las")[0].counts
+    whole = RunItems().of([run], "test/las")[0].counts
     (run.path / ITEMS).write_text(json.dumps(items))
-    assert np.array_equal(RunItems().of([run.path], "test/las")[0].counts, whole)
+    assert np.array_equal(RunItems().of([run], "test/las")[0].counts, whole)
     (run.path / ITEMS).write_text(json.dumps({"test/las": {"same": "test/nothing"}}))
-    assert RunItems().of([run.path], "test/las") == []
+    assert RunItems().of([run], "test/las") == []

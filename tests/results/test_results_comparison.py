@@ -40,7 +40,7 @@ def table(entries):
 
 
 def measured(entry, score):
-    (items,) = RunItems().of([entry.run.path], score)
+    (items,) = RunItems().of([entry.run], score)
     return float(metric_of(score).measure(items.counts.sum(axis=0, keepdims=True))[0])
 
 

@@ -164,12 +164,14 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         vectors = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
         return Found(vectors.places + len(SPECIALS), vectors.vectors)
 
-    @property
-    def coverage(self) -> dict[str, float]:
-        """Shares, 0 to 1, of words and tokens with a pretrained vector.
+    def statistics(self) -> dict[str, Any]:
+        """Return items, labels and words by split, and vocabulary sizes.
 
-        Keys: "types" for the vocabulary without special tokens, and "<split>_tokens". There must be a file of vectors.
+        With a file of vectors, also its name, and the shares, 0 to 1, of words and tokens that have one: "types" of the
+        vocabulary without special tokens, and "<split>_tokens".
         """
+        if self.vectors is None:
+            return super().statistics()
         covered = np.zeros(len(self.vocabulary.words), dtype=bool)
         covered[cast(Found, self.pretrained).places] = True
         words = max(1, self.vocabulary.words.entries - len(SPECIALS))
@@ -177,15 +179,8 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             f"{split}_tokens": float(np.mean(covered[np.concatenate([side.tokens for side in store.sentences])]))
             for split, store in self.prepared.stores.items()
         }
-        return {"types": int(covered.sum()) / words, **tokens}
-
-    def statistics(self) -> dict[str, Any]:
-        """Return items, labels and words by split, and vocabulary sizes.
-
-        With a file of vectors, also its name and coverage.
-        """
-        vectors = {} if self.vectors is None else {"vectors": {"file": self.vectors.name, **self.coverage}}
-        return {**super().statistics(), **vectors}
+        vectors = {"file": self.vectors.name, "types": int(covered.sum()) / words, **tokens}
+        return {**super().statistics(), "vectors": vectors}
 
     def batches(self, split: str) -> ClassificationBatches:
         """Return the dataset of a split."""
