@@ -132,7 +132,7 @@ def convert_layers(
     if problems:
         raise PhmrunError(
             f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(problems),
-            hint="Other sizes or options, or leave them as they are: but=[…].",
+            hint="Other sizes or options, or leave them as they are: but=[…], or model.only=… of a run.",
         )
     model = replaced(model, lambda module: layers.get(module, module))
     if updates:
