@@ -36,7 +36,7 @@ $(STAMP): $(CORE)
 	@touch $@
 
 SENTENCE := The old dog is in the garden.
-demo: $(CORE)  ## Train a small PHM Transformer on the built-in corpus, score it, translate a sentence (three minutes)
+demo: $(CORE)  ## Train a small PHM Transformer on the built-in corpus, score it, translate a sentence (one to three minutes)
 	$(BIN)/phmrun train nmt --config configs/nmt/demo.yaml --layer phm --n 4 --runs-dir runs/demo
 	@echo
 	@echo "Shown: a Transformer whose blocks' weight matrices have a quarter of the numbers; its embeddings are plain ones."
@@ -47,10 +47,10 @@ demo: $(CORE)  ## Train a small PHM Transformer on the built-in corpus, score it
 	@echo; echo "$(SENTENCE)"
 	@echo "$(SENTENCE)" | $(BIN)/phmrun predict latest --runs-dir runs/demo --quiet
 
-test: $(STAMP)  ## Run the tests that protect a change (six minutes on two cores)
+test: $(STAMP)  ## Run the tests that protect a change (three to six minutes on two cores)
 	$(PYTEST) -m "not long" -rs --durations=10 --require-packages
 
-test-all: $(STAMP)  ## Run everything: test, lint, long tests, fuzz, oldest transformers, docs, the wheel (18 minutes on two cores)
+test-all: $(STAMP)  ## Run everything: test, lint, long tests, fuzz, oldest transformers, docs, the wheel (8 to 18 minutes on two cores)
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint oldest package docs fuzz
 	$(PYTEST) -m long -rs --durations=10 --require-packages

@@ -245,7 +245,16 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         "decided": " and ".join(decided),
         "seeds": f"{min(counts)} to {max(counts)}",
         "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
+        **(updates_of(matrix["updates"], sweeps) if "updates" in matrix else {}),
     }
+
+
+def updates_of(asked: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, str]:
+    """Return what the answer says of a sweep of updates: the baseline's score, the floor, and the other rows."""
+    sweep = sweeps[asked["sweep"]]
+    rows = {name: row for name, begin in asked["rows"].items() if (row := sweep.place(begin)) is not None}
+    shown = ", ".join(f"{name} {sweep.cell(row)}" for name, row in rows.items())
+    return {"updates": shown, "update": sweep.reference(), "floor": sweep.floor()}
 
 
 def costs_of(place: tuple[Sweep, int | None] | None) -> list[str]:

@@ -169,17 +169,11 @@ def compare(
     settings, scores = listing.configurations(chosen), listing.scores(chosen)
     sizes = [run.parameters().get("total") for run in chosen]
     curves = {name: listing.curves(chosen, name) for name in listing.figures(chosen)}
-    if as_json:
-        facts = {
-            "runs": [run.id for run in chosen],
-            "config": settings,
-            "parameters": sizes,
-            "metrics": scores,
-            "curves": curves,
-        }
-        console.print_json(facts)
-        return
     names = [run.id for run in chosen]
+    if as_json:
+        facts = {"config": settings, "parameters": sizes, "metrics": scores, "curves": curves}
+        console.print_json({"runs": names, **facts})
+        return
     rows = [(key, *(None if value is None else str(value) for value in values)) for key, values in settings.items()]
     console.print_table(("setting", *names), [*rows, ("parameters", *sizes)])
     lines = []
