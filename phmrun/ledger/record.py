@@ -148,14 +148,14 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
 class RecordedRun(Run):
     """Run of a record, lenient and for reading only; its directory ``path`` need not exist.
 
-    It has neither samples nor the logs that a restored directory lacks, too.
+    Like a restored directory it has no samples, logs and weights.
     """
 
     def __init__(self, path: Path, contents: Mapping[str, Any]) -> None:
         super().__init__(path, lenient=True)
-        read, identity = restored(dict(contents)), contents[MANIFEST]
-        read |= {"values": read[CONFIG], CONFIG: _config_text(contents), STATUS: Status.from_json(read[STATUS])}
-        self.contents.kept |= {BENCH: {}, SAMPLES: {}, **read, MANIFEST: identity and json.loads(identity)}
+        read = restored({name: content for name, content in contents.items() if name != MANIFEST})
+        read |= {"values": read[CONFIG], CONFIG: _config_text(contents), STATUS: Status.from_json(contents[STATUS])}
+        self.contents.kept |= {BENCH: {}, SAMPLES: {}, **read, MANIFEST: contents[MANIFEST][1]}
         self.history.held = read[HISTORY]
 
 
@@ -223,7 +223,10 @@ def _read_record(path: Path) -> tuple[str, dict[str, Any]]:
 
 
 def _contents(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON values of a run's files by name, of the history its rows, of the manifest the identity."""
+    """Return the JSON values of a run's files by name: of the history its rows, of the manifest the identity, twice.
+
+    The identity is a text, and what it says; ``None`` twice without one. Wrong types are errors of conversion.
+    """
     files = [
         {"path": str(file), "sha256": str(digest), "bytes": int(size)} for file, digest, size in record["data"]["files"]
     ]
@@ -232,17 +235,17 @@ def _contents(record: Mapping[str, Any]) -> dict[str, Any]:
     }
     data = DataRecord.from_json({"splits": splits, "fingerprints": record["data"]["fingerprints"]})
     return {
-        CONFIG: record["config"],
+        CONFIG: dict(record["config"]),
         STATUS: Status.from_json(record["status"]).to_json(),
-        METRICS: record["metrics"],
-        PARAMETERS: record["parameters"],
+        METRICS: dict(record["metrics"]),
+        PARAMETERS: dict(record["parameters"]),
         DATA: data.to_json(),
-        ENVIRONMENT: {"segments": record["environment"]},
-        HISTORY: record["history"],
-        ITEMS: record.get("items", {}),
-        WEIGHTS: record.get("weights", {}),
-        **({BENCH: record["bench"]} if "bench" in record else {}),
-        MANIFEST: record.get("identity"),
+        ENVIRONMENT: {"segments": [dict(segment) for segment in record["environment"]]},
+        HISTORY: [{**row, "step": int(row["step"])} for row in record["history"]],
+        ITEMS: dict(record.get("items", {})),
+        WEIGHTS: dict(record.get("weights", {})),
+        **({BENCH: dict(record["bench"])} if "bench" in record else {}),
+        MANIFEST: (record.get("identity"), json.loads(record.get("identity") or "null")),
     }
 
 
@@ -258,7 +261,7 @@ def _texts(contents: Mapping[str, Any]) -> dict[str, str]:
     texts[CONFIG] = _config_text(contents)
     texts[HISTORY] = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in contents[HISTORY])
     sums = {name: (hashlib.sha256(text.encode("utf-8")).hexdigest(),) for name, text in texts.items()}
-    manifest = Record(contents[MANIFEST], sums)
+    manifest = Record(contents[MANIFEST][0], sums)
     return {**texts, MANIFEST: json.dumps(manifest.to_json(), ensure_ascii=False)}
 
 

@@ -70,11 +70,14 @@ def result_seeds() -> list[bytes]:
 def results(folder: Path) -> Read:
     from phmrun.ledger import Run
     from phmrun.ledger.listing import list_runs
-    from phmrun.ledger.record import record_of, restore
+    from phmrun.ledger.record import record_of, recorded_runs, restore
 
     def use(path: Path) -> None:
         runs = folder / "restored"
         try:
+            (alone,) = recorded_runs([path], runs)
+            json.dumps([alone.to_json(), alone.scores(), alone.settings, alone.faults], ensure_ascii=False).encode()
+            alone.data(), alone.environment(), alone.bench(), alone.history.names()
             (run,) = restore([path], runs)
             json.dumps([item.to_json() for item in list_runs(runs)], ensure_ascii=False).encode()
             json.dumps(Run(run.path, lenient=True).faults)
