@@ -35,6 +35,11 @@ def test_a_split_to_score_on_that_is_not_there_is_refused_before_anything_is_mad
     assert not (tmp_path / "runs").exists()
 
 
+def test_training_of_no_steps_is_refused(tmp_path):
+    with pytest.raises(PhmrunError, match="max_steps is 0"):
+        run_experiment(configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 0}}), tmp_path / "runs")
+
+
 def test_restart_begins_anew(tmp_path):
     config = configured("nmt", tmp_path / "corpus")
     first = run_of(run_experiment(config, tmp_path / "runs"))
