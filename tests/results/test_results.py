@@ -184,3 +184,7 @@ def test_trained_parameters_stand_beside_the_others_if_a_run_has_frozen_ones(ent
     laid = [lay_out(tabulate(its, ["layer"], score_headings(its, [], [])), {}) for its in ([dense], [dense, adapted])]
     assert [table.columns[2] for table in laid] == ["test/bleu", "trained"]
     assert [row[2] for row in laid[1].rows] == ["100", "7"]
+
+
+def test_a_network_with_a_structure_in_a_single_map_is_no_baseline():
+    assert not Entry({}, {**DENSE, "maps": [{"name": "encoder.0", **PHM}]}, None).is_baseline
