@@ -93,11 +93,14 @@ def test_a_malformed_dataset_is_refused(changes, message):
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"\xff\xfe: 1", "missing or damaged"), (b"a: !tag 1", "tag"), (b"a: 1\na: 2", "given twice")],
+    [
+        (b"\xff\xfe: 1", "missing or damaged"),
+        (b"a: !tag 1", "tag"),
+        (b"a: 1\na: 2", "given twice"),
+        (b"Multi30k: {tasks: [nmt], format: parallel}", "'Multi30k' is taken"),
+    ],
 )
-def test_a_file_of_the_working_folder_that_is_no_text_or_yaml_stops_other_names_alone(
-    tmp_path, monkeypatch, content, words
-):
+def test_a_faulty_file_of_the_working_folder_stops_other_names_alone(tmp_path, monkeypatch, content, words):
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "mine.yaml").write_bytes(content)
     monkeypatch.chdir(tmp_path)
