@@ -2,11 +2,13 @@
 
 import gzip
 import os
+from dataclasses import replace
 
 import pytest
 
-from phmrun.datasets import CATALOGUE, Check, Dataset, inspect, locate, splits_here
-from phmrun.datasets.reading import compare, count
+from phmrun.datasets import CATALOGUE, Check, Dataset, File, inspect, locate, splits_here
+from phmrun.datasets.reading import compare, count, verify_dataset
+from phmrun.files import write_text
 
 TREE = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n"
 
@@ -84,6 +86,14 @@ def test_a_miniature_of_every_dataset_is_counted(data, name):
         assert counts == expected
         verdicts = {counted.verdict for counted in compare(entry, split, counts)}
         assert verdicts <= {"too few", "no published count"}
+
+
+def test_a_replaced_file_of_the_same_size_is_verified_again(data, monkeypatch):
+    monkeypatch.setattr(type(CATALOGUE), "get", lambda *_: replace(dataset("lines"), splits={"x": (File("a", ()),)}))
+    for text in ("one\n", "two\n"):
+        write_text(data / "some/a", text)
+        verify_dataset("some", data)
+    assert len(list((data / "counted").iterdir())) == 2
 
 
 def names_here():
