@@ -23,7 +23,7 @@ def test_columns_come_back(column):
     assert np.array_equal(_column_of(_text_of(column.astype(float)), len(column)), column)
 
 
-@pytest.mark.parametrize("text", ["", "0:", "64:AAAA", "1:!", "1:AAAA", "x:AAAA"])
+@pytest.mark.parametrize("text", ["", "0:", "64:AAAA", "1:!", "1:AAAA", "x:AAAA", _text_of(np.ones(9))])
 def test_damaged_columns_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         unpacked({"items": 3, "mark": "", "file": "", "columns": [text]})
