@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +43,11 @@ def test_a_disk_that_fails_to_flush_a_directory_is_an_error(tmp_path, monkeypatc
     assert caught.value.filename == str(tmp_path)
     with pytest.raises(OSError, match="Input/output"):
         write_text(tmp_path / "page", "new")
+
+
+def test_a_file_system_that_cannot_flush_directories_is_used(tmp_path, monkeypatch):
+    monkeypatch.setattr("phmrun.files.os.fsync", Mock(side_effect=OSError(errno.EINVAL, "Invalid argument")))
+    sync_directory(tmp_path)
 
 
 def test_temporary_files_of_others_stay(tmp_path):
