@@ -2,6 +2,7 @@
 
 import json
 import math
+from unittest.mock import Mock
 
 import pytest
 
@@ -131,6 +132,14 @@ def test_a_damaged_file_is_refused_and_nothing_is_made(run, tmp_path, change, me
         restore([path], tmp_path / "elsewhere")
     assert caught.value.code is ExitCode.DATA
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_run_is_restored_whole_or_not_at_all(run, tmp_path, monkeypatch):
+    path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
+    monkeypatch.setattr("pathlib.Path.write_text", Mock(side_effect=[1, OSError("disk full")]))
+    with pytest.raises(OSError, match="disk full"):
+        restore([path], tmp_path / "elsewhere")
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_curves_are_thinned_evenly_and_all_validations_stay():
