@@ -58,6 +58,7 @@ def test_own_pairs_become_items_with_labels(tmp_path):
     assert {item.label for item in items_of(mapped, "dev")} == {"yes", "no"}
     written = "entailment=yes,neutral=yes,contradiction=no"
     assert mapped.corpus.reading == {"format": "tsv", "mapping": written}
+    assert experiment(tmp_path, labels={True: 1, False: 0}).data.labels == {"true": "1", "false": "0"}
 
 
 def test_the_built_in_pairs(tmp_path):
