@@ -100,3 +100,8 @@ def test_a_file_with_other_outputs_is_not_written(trained, tmp_path, monkeypatch
         export(trained, None, "safetensors")
     assert caught.value.code == ExitCode.BUG
     assert not list((tmp_path / "exports").iterdir())
+
+
+def test_an_output_with_nan_differs_by_infinity():
+    program = SimpleNamespace(examples=[(torch.ones(2),)], reference=lambda inputs: inputs)
+    assert largest_difference(program, lambda inputs: inputs * torch.nan) == torch.inf
