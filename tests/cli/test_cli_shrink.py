@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,6 +83,8 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
         config = Run(result.runs[0]).config_path.read_text(encoding="utf-8")
         assert "max_steps: 2" in config
     assert recommended(results, "parameters").way == "structure"
+    of_two_seeds = replace(results[1], way="structure", runs=(Path("chose the rate"), Path("other seed")))
+    assert [run.path.name for run in Search(fresh, goal)._counted(of_two_seeds)] == ["other seed"]
 
 
 def test_an_interrupted_search_continues_to_the_same_result(run, measured, tmp_path, monkeypatch):
