@@ -12,7 +12,7 @@ from tiny_experiments import write_agreement
 from phmrun import registry
 from phmrun.config import ConfigError, Source, resolve, run_id
 from phmrun.errors import PhmrunError
-from phmrun.registry import TASKS, load_plugin, networks
+from phmrun.registry import METRICS, TASKS, load_plugin, networks
 
 PLUGIN = '''
 """A network, a loss, an optimizer, a schedule and a dataset of a user."""
@@ -154,6 +154,12 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
         resolved("untyped", depth=3)
     shown = phmrun(tmp_path, "schema", "sva", "--plugin", "mine.py", "--model", "typed")
     assert "Number of maps of the plug-in." in shown.stdout
+
+
+def test_a_plug_in_with_a_metric_is_loaded_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))
+    (tmp_path / "a.py").write_text("import phmrun.metric as m\nm.METRICS.add('a', m.Metric('a', measure=lambda s: s))")
+    assert load_plugin(tmp_path / "a.py") == load_plugin(tmp_path / "a.py")
 
 
 def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
