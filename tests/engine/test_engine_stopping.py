@@ -46,3 +46,8 @@ def test_the_second_signal_interrupts_at_once(tmp_path):
         train_toy(tmp_path, Signalled({5: [signal.SIGTERM, signal.SIGINT]}))
     assert caught.value.code is ExitCode.INTERRUPTED
     assert load_checkpoint(tmp_path / "last.ckpt")["global_step"] == 4
+
+
+def test_a_signal_in_the_step_where_patience_ends_keeps_the_weights_of_that_step(tmp_path):
+    train_toy(tmp_path, Signalled({2: [signal.SIGINT]}, validations=[1] * 3), validate_every=1, patience=2, keep_last=2)
+    assert (tmp_path / "step-000000003.ckpt").is_file()
