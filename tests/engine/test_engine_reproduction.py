@@ -91,6 +91,9 @@ def test_a_run_with_other_data_or_mathematics_is_not_reproduced(tmp_path, monkey
     monkeypatch.setitem(LAYER_VERSIONS, "dense", 2)
     with pytest.raises(PhmrunError, match="changed are dense, version 1, now 2"):
         reproduce(run, tmp_path / "again")
+    (run.path / "metrics.json").write_text("{}")
+    with pytest.raises(PhmrunError, match=r"metrics\.json"):  # before the mathematics, and so before the training
+        reproduce(run, tmp_path / "again")
     run.set_state(State.INTERRUPTED)
     with pytest.raises(PhmrunError, match="nothing to reproduce yet"):
         reproduce(run, tmp_path / "again")
