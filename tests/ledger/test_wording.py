@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.ledger.directory import layer_label
-from phmrun.ledger.wording import head, row_name, title
+from phmrun.ledger.wording import head, row_name, score_row, title
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,7 @@ def test_a_row_is_called_by_its_layer_with_its_options_then_by_what_else_differs
 )
 def test_a_layer_is_called_by_what_tells_it_from_others(layer, label):
     assert layer_label(layer) == label
+
+
+def test_a_score_without_a_unit_shows_none():
+    assert score_row("validation/best", {"value": 3.5, "unit": "", "step": 500})[2] == "step 500"
