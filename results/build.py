@@ -20,7 +20,7 @@ from phmrun.documents import parse_yaml
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.escaping import fenced, markdown
 from phmrun.ledger.listing import unchanged
-from phmrun.ledger.record import recorded_runs
+from phmrun.ledger.record import record_paths, recorded_runs
 from phmrun.ledger.run import Run
 from phmrun.ledger.wording import duration, number
 from phmrun.metric import metric_of
@@ -29,7 +29,6 @@ from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import all_pairs
 from phmrun.results.costs import cost_of
 from phmrun.results.layout import lay_out, verdict_notes, verdict_table
-from phmrun.results.long_table import record_paths
 from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table

@@ -126,8 +126,7 @@ def restore(
     All verbs that read runs can use them, and a sweep can add seeds. They have no weights: `runs reproduce` trains one
     again and compares. Existing runs stay unchanged.
     """
-    from phmrun.ledger.record import restore
-    from phmrun.results.long_table import record_paths
+    from phmrun.ledger.record import record_paths, restore
 
     restored = restore(record_paths(folder), runs_dir)
     if as_json:

@@ -89,8 +89,7 @@ def _of_results(folder: Path) -> Iterator[Chain]:
 
     A damaged folder yields one broken link. A run's first link is its results file; absent links are left out.
     """
-    from phmrun.ledger.record import restore
-    from phmrun.results.long_table import record_paths
+    from phmrun.ledger.record import record_paths, restore
     from phmrun.results.verification import BROKEN, INTACT, Link, verify_run
 
     with TemporaryDirectory() as place:

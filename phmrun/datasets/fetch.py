@@ -56,15 +56,16 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
     """
     chosen, folder = wanted_splits(dataset, splits), dataset_dir(dataset)
     files = {file.path: file for split in chosen for file in dataset.splits[split]}
-    if not _wanted(dataset, files, force):
+    archives = [folder / archive.path for archive in dataset.archives.values()]  # one may be left by an interruption
+    if not _wanted(dataset, files, force) and not any(path.exists() for path in archives):
         return []
     with _locked(dataset):
         wanted = _wanted(dataset, files, force)  # another process may have downloaded them meanwhile
         brought: list[File] = []
         for split in chosen:
             brought += _bring(dataset, split, [file for file in dataset.splits[split] if wanted.pop(file.path, None)])
-        for archive in dataset.archives.values():  # no longer needed once their files are extracted
-            (folder / archive.path).unlink(missing_ok=True)
+        for path in archives:  # no longer needed once their files are extracted
+            path.unlink(missing_ok=True)
         for file in brought:
             if file.sha256 is None:
                 write_record(dataset, RECORD, file.path, content_sha256(folder / file.path, file))

@@ -117,6 +117,25 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     return path
 
 
+def record_paths(folder: Path) -> list[Path]:
+    """Return the files of the small results below a folder, sorted.
+
+    The folder is one of sweeps (``*/*.json``), or without such files one sweep's own (``*.json``).
+
+    Raises:
+        PhmrunError: (exit 3) There is no result.
+    """
+    paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
+    if not paths:
+        raise PhmrunError(
+            "there are no results below it" if folder.is_dir() else "there is no such folder",
+            where=str(folder),
+            hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
+            code=ExitCode.DATA,
+        )
+    return paths
+
+
 def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
     """Restore run directories from records, each atomically.
 

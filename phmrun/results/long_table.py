@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs
-from phmrun.ledger.record import recorded_runs
+from phmrun.ledger.record import record_paths, recorded_runs
 from phmrun.ledger.status import State
 from phmrun.results import render
 from phmrun.results.comparison import RowComparison, differences
@@ -177,22 +177,3 @@ def done(runs: Iterable[Run]) -> list[Run]:
     for run in runs:
         run.require_intact()
     return [run for run in runs if run.state == State.DONE]
-
-
-def record_paths(folder: Path) -> list[Path]:
-    """Return the files of the small results below a folder, sorted.
-
-    The folder is one of sweeps (``*/*.json``), or without such files one sweep's own (``*.json``).
-
-    Raises:
-        PhmrunError: (exit 3) There is no result.
-    """
-    paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
-    if not paths:
-        raise PhmrunError(
-            "there are no results below it" if folder.is_dir() else "there is no such folder",
-            where=str(folder),
-            hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
-            code=ExitCode.DATA,
-        )
-    return paths

@@ -179,10 +179,10 @@ def extended(rows: Sequence[Tuned]) -> list[Space] | None:
 def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """Return the plan with each row's best values, and its trials.
 
-    Cells of a row without a choice are marked as searching if trials are left; if all have failed, they get a fault
-    (exit 5) and no run id. Without replicates, cells gain the values in ``at``, and a row's pilot is marked as having
-    chosen the settings. With them, cells get the choice of their seed, and the pilot's cell is left out. All get the
-    row's ``at_edge``.
+    Cells of a row without a choice are marked as searching if trials are left, as are those of replicates before each
+    row's pilot has ended. If all trials have failed, they get a fault (exit 5) and no run id. Without replicates, cells
+    gain the values in ``at``, and a row's pilot is marked as having chosen the settings. With them, cells get the
+    choice of their seed, and the pilot's cell is left out. All get the row's ``at_edge``.
     """
     of_cell = {cell.run_id: row for row in rows for cell in row.cells}
     cells: list[Cell] = []
@@ -196,7 +196,8 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
         elif row.replicates:
             cells += _replicate(row, cell, make)
         else:
-            chosen = replace(cell, searching=True) if row.values is None else make(cell, row.values)
+            waits = row.values is None or (plan.sweep.file.replicates and len(row.cells) > 1)  # for other rows' pilots
+            chosen = replace(cell, searching=True) if waits else make(cell, row.values or {})
             chose = cell.run_id == row.pilot.run_id
             cells.append(replace(chosen, at_edge=row.at_edge, chose_settings=chose))
     return replace(plan, cells=cells, trials=[status.cell for row in rows for status in row.all_trials])

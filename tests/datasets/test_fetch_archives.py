@@ -62,6 +62,8 @@ def test_named_members_are_unpacked_and_the_archive_goes(server, kind, tmp_path)
     paths = fetch(dataset)
     assert [path.read_bytes() for path in paths] == [CONTENT, CONTENT]
     assert left(dataset) == {"t0.en", "t1.en"}
+    (dataset_dir(dataset) / ".archives/all").write_bytes(b"left by an interruption")
+    assert (fetch(dataset), left(dataset)) == ([], {"t0.en", "t1.en"})
     assert len(server.asked) == 1
     assert not list(Path(tmp_path).rglob("evil"))
 
@@ -133,7 +135,6 @@ def test_a_disk_that_fills_while_unpacking_is_said_and_the_archive_is_kept(serve
         files = (replace(dataset.files[0], parts=(Part("all", "one", "lines"),)),)
         dataset = replace(dataset, splits={"train": files})
     with monkeypatch.context() as patch:
-        patch.setattr("phmrun.datasets.assembly.replacing", full)
         patch.setattr("phmrun.datasets.assembly.replacing", full)
         assert "No space left on device" in fails(dataset)
     assert (dataset_dir(dataset) / ".archives/all").is_file()

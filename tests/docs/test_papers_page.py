@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from phmrun.ledger.record import restore
-from phmrun.results.long_table import record_paths
+from phmrun.ledger.record import record_paths, restore
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -129,9 +129,9 @@ def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned
     def make(cell, values):
         return varied(cell, values, toy_experiment.inspect, toy_experiment.options_of)
 
-    def look():
+    def look(rows=None):
         actual = settled(created, tmp_path / "runs", make)
-        for status in [status for row in actual for status in row.all_trials]:
+        for status in [status for row in actual[:rows] for status in row.all_trials]:
             config = status.cell.config
             # Odd seeds learn best at 0.01, seed 2 at the greatest rate.
             best = 0.1 if config.seed == 2 else 0.01
@@ -142,7 +142,8 @@ def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned
             run.set_state(State.DONE)
         return actual
 
-    look()
+    look(1)
+    assert all(cell.searching for cell in with_choices(created, look(), make).cells)  # the other row's pilot runs still
     assert [len(row.all_trials) for row in look()] == [3 + 3 * 3] * 2
     chosen = with_choices(created, look(), make)
     rates = [(cell.config.seed, cell.config.training.optimizer.lr) for cell in chosen.cells]
