@@ -155,7 +155,8 @@ class Sweep:
         yield f"Missing: {markdown(question['missing'])}" if question.get("missing") else ""
         yield markdown_table(laid.columns, laid.rows)
         if self.effects():
-            what = "Differences from dense with their simultaneous 95 % intervals over seeds"
+            base = self.plain_name(self.dense or 0).partition(",")[0]
+            what = f"Differences from {base} with their simultaneous 95 % intervals over seeds"
             yield link(what, Path("effects.svg"), "!")
         yield markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
         for row, reason in self.withdrawn.items():
