@@ -2,10 +2,10 @@
 
 import inspect
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
@@ -25,7 +25,7 @@ def plugin_error(error: BaseException) -> PhmrunError | None:
     summary = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     hint = "Run the command again with --debug to see the traceback."
     for cause in _causes(error):
-        for frame, line in reversed([*traceback.walk_tb(cause.__traceback__)]):
+        for frame, line in reversed([*walk_tb(cause.__traceback__)]):
             if _is_plugin(str(frame.f_globals.get("__name__"))):
                 where = f"{frame.f_code.co_filename}:{line}"
                 return PhmrunError(f"the plug-in raises {summary}", where=where, hint=hint, code=ExitCode.TRAINING)
@@ -46,15 +46,14 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _objects(error: BaseException) -> Iterator[Any]:
     """Yield functions and classes of plug-ins that phmrun's innermost frames use, directly or in an object."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    ours = [frame for frame in frames if str(frame.f_globals.get("__name__")).partition(".")[0] == OURS]
+    ours = [it for it, _ in walk_tb(error.__traceback__) if str(it.f_globals.get("__name__")).split(".")[0] == OURS]
     for frame in reversed(ours[-NEAR:]):
         for value in [*frame.f_locals.values()]:
             held = getattr(value, "__dict__", {})
             for candidate in (value, *held.values(), *(held.get("_modules") or {}).values()):
                 kind: Any = candidate if isinstance(candidate, type | FunctionType) else type(candidate)
                 if _is_plugin(str(kind.__module__)):
-                    with suppress(OSError, TypeError):  # without source
+                    with suppress(OSError, TypeError, SyntaxError):  # without source that can be read
                         inspect.getsourcelines(kind)
                         yield kind
 

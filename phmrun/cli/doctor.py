@@ -107,9 +107,8 @@ def _data() -> Iterator[Check]:
     from phmrun.datasets import CATALOGUE, data_dir, is_here
 
     advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
-    writable = _writable("data directory", data_dir(), advice, ExitCode.DATA, fatal=False)
-    yield writable
-    if writable.status != "ok":
+    yield _writable("data directory", data_dir(), advice, ExitCode.DATA, fatal=False)
+    if not os.access(_existing(data_dir()), os.R_OK | os.X_OK):
         return
     names = CATALOGUE.names()
     here = [name for name in names if is_here(CATALOGUE.get(name))]

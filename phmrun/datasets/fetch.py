@@ -56,8 +56,10 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
     """
     chosen, folder = wanted_splits(dataset, splits), dataset_dir(dataset)
     files = {file.path: file for split in chosen for file in dataset.splits[split]}
-    archives = [folder / archive.path for archive in dataset.archives.values()]  # one may be left by an interruption
-    if not _wanted(dataset, files, force) and not any(path.exists() for path in archives):
+    archives = [folder / archive.path for archive in dataset.archives.values()]
+    # An interruption may leave an archive whose files are all here; others may still be needed.
+    is_left = any(path.exists() for path in archives) and all(find(dataset, file) for file in dataset.files)
+    if not _wanted(dataset, files, force) and not is_left:
         return []
     with _locked(dataset):
         wanted = _wanted(dataset, files, force)  # another process may have downloaded them meanwhile

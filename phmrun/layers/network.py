@@ -18,8 +18,6 @@ Structures = Mapping[str, Mapping[str, Any]]
 DENSE: Mapping[str, Any] = {"structure": "dense"}
 APART = ("embedding", "output")
 """Parts of a network whose matrices are none of ``layer``."""
-INSIDE = ".structure."
-"""Part of the name of a structure inside another one."""
 
 
 def structures_of(network: nn.Module) -> dict[str, Structure]:
@@ -48,8 +46,9 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
         PhmrunError: A map does not exist, or a structure does not fit it; maps before it are replaced.
     """
     structures = structures_of(network)
+    outer = [name for name in structures if not any(name.startswith(f"{other}.") for other in structures)]
     for pattern, layer in layers.items():
-        names = [name for name in structures if name == pattern or (fnmatchcase(name, pattern) and INSIDE not in name)]
+        names = [pattern] if pattern in structures else [name for name in outer if fnmatchcase(name, pattern)]
         if not names:
             close = " or ".join(nearest(pattern, structures))
             raise PhmrunError(f"the network has no map {pattern!r}", where="maps", hint=f"Did you mean {close}?")

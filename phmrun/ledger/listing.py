@@ -55,7 +55,8 @@ _LISTED: ContextVar[dict[Path, dict[Path, Run]] | None] = ContextVar("listed", d
 def unchanged(known: Mapping[Path, Sequence[Run]] | None = None) -> Iterator[None]:
     """Context in which :func:`list_runs` reads each directory once, and none of those whose runs are ``known``.
 
-    Runs that change or appear within it are not noticed. An inner context is part of the outer one.
+    Runs that change or appear within it are not noticed. An inner context is part of the outer one, and so are the runs
+    that it knows.
     """
     listed = {} if (outer := _LISTED.get()) is None else outer
     listed |= {folder: {run.path: run for run in runs} for folder, runs in (known or {}).items()}

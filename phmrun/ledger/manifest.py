@@ -90,6 +90,9 @@ class Manifest:
 
     Methods that write expect that no other process writes into the run meanwhile.
 
+    Attributes:
+        kept: Record that was read last; with ``once`` it is not read again.
+
     Args:
         folder: Run directory.
         once: Read the record once, except after a mismatch. Default: ``False``.
@@ -98,7 +101,7 @@ class Manifest:
     def __init__(self, folder: Path, *, once: bool = False) -> None:
         self.folder, self.once = folder, once
         self.path = folder / MANIFEST
-        self._record: Record | None = None
+        self.kept: Record | None = None
 
     def read(self, *, anew: bool = False) -> Record | None:
         """Read the record; ``None`` if there is none. With ``anew``, it is read even if it was before.
@@ -106,11 +109,11 @@ class Manifest:
         Raises:
             PhmrunError: (exit 3) The manifest is damaged.
         """
-        if self._record and self.once and not anew:
-            return self._record
+        if self.kept and self.once and not anew:
+            return self.kept
         try:
-            self._record = Record.from_json(parse_json(read_regular(self.path)))
-            return self._record
+            self.kept = Record.from_json(parse_json(read_regular(self.path)))
+            return self.kept
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -175,7 +175,7 @@ class RecordedRun(Run):
         read = restored({name: content for name, content in contents.items() if name != MANIFEST})
         read |= {"values": read[CONFIG], CONFIG: _config_text(contents), STATUS: Status.from_json(contents[STATUS])}
         self.contents.kept |= {BENCH: {}, SAMPLES: {}, **read, MANIFEST: contents[MANIFEST][1]}
-        self.history.held = read[HISTORY]
+        self.history.held, self.manifest.kept = read[HISTORY], Record(contents[MANIFEST][0])
 
 
 def recorded_runs(paths: Sequence[Path], runs_dir: Path) -> list[Run]:

@@ -291,7 +291,9 @@ def sync(run: Run, mode: str = "online") -> dict[str, Any]:
     if mode == "disabled":
         raise PhmrunError("nothing can be synced while W&B is disabled", hint="Set WANDB_MODE=online or offline.")
     status, config = run.status, config_values(run.config_path) if run.config_path.exists() else {}
-    if mode == "online" and status.state is State.RUNNING and any(run.wandb_dir.glob("run-*-part-*")):
+    parts = sorted(run.wandb_dir.glob("*-part-*"), key=lambda path: path.stat().st_mtime)
+    online = parts[-1].name.startswith("run-") if parts else flat(config).get("logging.wandb") == "online"
+    if mode == "online" and status.state is State.RUNNING and online:
         what = f"the run {run.id} is being mirrored online while it trains"
         raise PhmrunError(what, hint="Sync it when it has ended.")
     run.access.folder(run.wandb_dir.name)  # raises if a link leads out of the run

@@ -302,9 +302,8 @@ class HuggingFaceNetwork(nn.Module):
         self.model: Any = self._built(folder if self.has_frozen and not meta else None)
         longest = [getattr(settings, name, None) for name in ("max_position_embeddings", "n_positions")]
         if not any(longest):
-            hint = 'Add "max_position_embeddings" to its config.json: the most tokens of a sequence.'
             what = f"a network of {settings.model_type} names no longest sequence"
-            raise PhmrunError(what, where="model.path", hint=hint)
+            raise PhmrunError(what, where="model.path", hint='Add "max_position_embeddings" to its config.json.')
         self.positions = int(longest[0] or longest[1] or 0)
 
     def read_start(self) -> None:

@@ -161,7 +161,7 @@ def entry_of_run(run: Run) -> Entry:
         except PhmrunError:
             return Entry({}, {}, run)
         written = {key: value for key, value in values.items() if key != SEED}
-        return Entry({}, values, run, written, recorded_marks(run))
+        return Entry({}, values, run, written, recorded_marks(run) if values else {})
     marks, settings = recorded_marks(run), settings_of(config)
     now = run_id(config, fingerprints=marks).rpartition("-")[2]
     if marks and now != run.id.rpartition("-")[2]:

@@ -152,7 +152,7 @@ def test_maps_of_a_folder_s_network_start_at_its_matrices_and_a_compressed_run_a
     trained = open_run(run)
     trained.load()
     layer = layer_of("low-rank", {})
-    plan = make_plan(trained, layer, budget=Fraction(9, 10), batches=1, fixed=False, allocate="error")
+    plan = make_plan(trained, layer, budget=Fraction(9, 10), batches=1, allocate="error")
     assert len({str(entry.layer) for entry in plan.maps}) > 1
     training = further_training(trained.config.training, trained.module.schedule, 1, 0, [])
     derived = derivation(trained, plan, "best", 1, taught=False)

@@ -68,6 +68,9 @@ def test_a_run_that_is_read_from_its_record_alone_equals_the_restored_one(run, t
     assert (alone.faults, alone.history.names()) == (again.faults, ["train/loss"])
     assert repr(alone.metrics()) == repr(again.metrics())
     alone.require_unbroken()
+    other = write_record(record_of(run, items={}, weights={}) | {"identity": "{}"}, tmp_path / "results")
+    with pytest.raises(PhmrunError, match="chain is broken at the run id"):
+        recorded_runs([other], tmp_path)[0].require_unbroken()
 
 
 def test_two_results_of_a_run_have_the_same_scores_or_neither_counts(run, tmp_path):

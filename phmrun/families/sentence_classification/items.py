@@ -203,24 +203,21 @@ def _learn(reader: Reader, labels: Sequence[str], settings: WordsConfig) -> Clas
     Items that the reader skips are left out.
     """
 
-    def written(text: str) -> str:
-        """Return a sentence as the vocabulary reads it."""
-        return text if settings.kind == "bpe" else spaced(text, settings.lowercase, settings.splitting)
-
     def lines() -> Iterator[str]:
         """Yield the sentences of all items."""
         with progress("reading text for the vocabulary", None, "items") as advance:
             for item in reader():
                 if isinstance(item, Item):
-                    yield from map(written, item.sentences)
+                    yield from item.sentences
                     advance(1)
 
     if settings.kind == "bpe":
         tokenizer = learn_bpe(lines(), size=settings.size, multiple_of=settings.multiple_of)
         tokenizer.mark_ends()
         return ClassificationVocabulary(tokenizer, labels)
+    read = (spaced(text, settings.lowercase, settings.splitting) for text in lines())
     words = train_words(
-        lines(), size=settings.size, multiple_of=settings.multiple_of, min_frequency=settings.min_frequency
+        read, size=settings.size, multiple_of=settings.multiple_of, min_frequency=settings.min_frequency
     )
     return ClassificationVocabulary(words, labels, lowercase=settings.lowercase, splitting=settings.splitting)
 
