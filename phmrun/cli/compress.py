@@ -106,7 +106,7 @@ def compress(
         wanted,
         budget=share,
         batches=calibrate,
-        fixed={scope for scope, chosen_ones in options.items() if chosen_ones.keys() & {*ORDERS, "rank"}},
+        fixed={scope for scope, its in options.items() if its.keys() & {*ORDERS, "rank"}},
         tables={scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name},
         config=config,
         others=others,

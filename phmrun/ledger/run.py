@@ -319,20 +319,12 @@ class Run:
 
     @property
     def config_text(self) -> str:
-        """Text of the config.
-
-        Raises:
-            OSError: It cannot be read.
-        """
+        """Text of the config; unless lenient, one that cannot be read raises an `OSError`."""
         return self.contents.of(CONFIG, lambda: read_regular(self.config_path).decode("utf-8"), "")
 
     @property
     def values(self) -> dict[str, Any]:
-        """Values of the config.
-
-        Raises:
-            PhmrunError: (exit 3) It cannot be read.
-        """
+        """Values of the config; unless lenient, one that cannot be read raises a `PhmrunError` (exit 3)."""
         return self.contents.of("values", lambda: config_values(self.config_path), {})
 
     @property

@@ -304,7 +304,7 @@ class HuggingFaceNetwork(nn.Module):
         if not any(longest):
             what = f"a network of {settings.model_type} names no longest sequence"
             raise PhmrunError(what, where="model.path", hint='Add "max_position_embeddings" to its config.json.')
-        self.positions = int(longest[0] or longest[1] or 0)
+        self.positions = int(next(filter(None, longest)))
 
     def read_start(self) -> None:
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.

@@ -196,7 +196,7 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
         elif row.replicates:
             cells += _replicate(row, cell, make)
         else:
-            ids = {of_row.run_id for of_row in row.cells}  # a replicate waits for the pilots of all rows
+            ids = {other.run_id for other in row.cells}  # a replicate waits for the pilots of all rows
             waits = row.values is None or (plan.sweep.file.replicates and ids != {row.pilot.run_id})
             chosen = replace(cell, searching=True) if waits else make(cell, row.values or {})
             chose = cell.run_id == row.pilot.run_id
