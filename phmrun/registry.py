@@ -150,7 +150,9 @@ class Registry:
         if name in self._announced and not _is_at(value, self._only(name).point.value):
             raise PhmrunError(f"the {self.kind} name {name!r} is reserved by {self._only(name).origin}")
         taken = self._registered.get(name, value)
-        former, new = (_title_of(thing) for thing in (taken, value))
+        # Without module and memory address, so that a plug-in file may be loaded again.
+        titles = (str(getattr(thing, "__qualname__", thing)) for thing in (taken, value))
+        former, new = (re.sub(" at 0x[0-9a-f]+", "", title) for title in titles)
         if former != new:
             raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{former}")
         self._registered[name] = value
@@ -173,14 +175,6 @@ def networks(family: str) -> Registry:
     The result is cached. Families are "sva", "nli", "parse", "lm", "sequence_to_sequence" and those of packages.
     """
     return Registry("network", f"phmrun.networks.{family}")
-
-
-def _title_of(value: Any) -> str:
-    """Return an object's ``__qualname__``, else its text without memory addresses.
-
-    The module is not part of it, so it is the same if a plug-in file is loaded again.
-    """
-    return re.sub(" at 0x[0-9a-f]+", "", str(getattr(value, "__qualname__", value)))
 
 
 def _is_at(value: Any, place: str) -> bool:

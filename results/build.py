@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -33,14 +34,14 @@ from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
-from phmrun.statistics.verdict import DECIDED, Verdict
+from phmrun.statistics.verdict import DECIDED
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
 
 RATE = re.compile(r", lr [^,]+")  # in the name of a row
 SWAPPED = {"worse": "better", "better": "worse"}
-OTHER = re.compile("|".join(SWAPPED))
+LIMIT = re.compile(r"not better by more than ([\d.]+)")
 USUAL = ", embedding dense"  # in the name of a row of a sweep that varies embeddings, too
 COSTS = ("parameters", "multiplications")
 Pictures = dict[Path, Callable[[], Any]]
@@ -104,7 +105,7 @@ class Sweep:
         words, shown = comparison.words, comparison.judgement.difference
         if shown is None:
             return words
-        return f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}] {words.removeprefix('different, ')}"
+        return f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}] {plain(words)}"
 
     def floor(self) -> str:
         """Return name and score of the best trivial system, or a dash."""
@@ -193,6 +194,11 @@ def tally(words: Sequence[str]) -> str:
     return " · ".join(f"{count} {word}" for word, count in Counter(words).items())
 
 
+def plain(words: str) -> str:
+    """Return a verdict without "different"."""
+    return words.removeprefix("different, ")
+
+
 Found = tuple[Sweep, int]
 """Sweep and row of a structure."""
 
@@ -211,25 +217,28 @@ def is_decided(place: Found) -> bool:
 
 def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, Any]:
     """Return what the answer says of the first column's task: the narrower dense row beside all structures."""
-    column, every = matrix["columns"][0], matrix["columns"]
+    column = matrix["columns"][0]
     sweep, narrow = found(column, matrix["equal"], sweeps) or (sweeps[column["sweep"]], -1)
-    begins = {name: begin for name, begin in matrix["rows"].items() if begin != matrix["equal"]}
-    placed = {name: place for name, begin in begins.items() if (place := found(column, begin, sweeps))}
+    sized = {name: place for name, begin in matrix["rows"].items() if (place := found(column, begin, sweeps))}
+    placed = {name: place for name, place in sized.items() if matrix["rows"][name] != matrix["equal"]}
     shown = {name: place[0].compared[place[1], 0].judgement.difference for name, place in placed.items()} | {
         "": sweep.compared[narrow, 0].judgement.difference
     }
     known = {name: difference for name, difference in shown.items() if difference}
     ranked = sorted(known.keys() - {""}, key=lambda name: known[name].value)
     direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
-    told = [(p.place[0] == narrow) == p.judgement.better for p in direct if p.verdict is Verdict.DIFFERENT]
-    names = dict(enumerate(map(sweep.plain_name, range(len(sweep.table.rows)))))
+    names: dict[int | None, str] = dict(enumerate(map(sweep.plain_name, range(len(sweep.table.rows)))))
     names |= {place[1]: name for name, place in placed.items() if place[0] is sweep}
-    sides = [
-        (names[p.beside], OTHER.sub(lambda word: SWAPPED[word[0]], p.words)) for p in direct if p.place[0] == narrow
-    ]
+    swap = partial(re.sub, "worse|better", lambda word: SWAPPED[word[0]])
+    sides = [(names[p.beside], swap(p.words)) for p in direct if p.place[0] == narrow]
     sides += [(names[p.place[0]], p.words) for p in direct if p.beside == narrow]
-    cells = [[place for begin in matrix["rows"].values() if (place := found(c, begin, sweeps))] for c in every]
-    decided = [f"{sum(map(is_decided, its))} of {len(its)} in {c['name']}" for c, its in zip(every, cells, strict=True)]
+    decided = []
+    for each in matrix["columns"]:
+        its = [place for begin in matrix["rows"].values() if (place := found(each, begin, sweeps))]
+        words = [plain(place[0].compared[place[1], 0].words) for place in its if is_decided(place)]
+        decided.append(f"{len(words)} of {len(its)} rows{f' ({tally(words)})' * bool(words)} in {each['name']}")
+    whole = sweep.amount(sweep.dense, COSTS[1])
+    products = {name: place[0].amount(place[1], COSTS[1]) / whole for name, place in sized.items()}
     reach = [difference.detectable for difference in known.values()]
     counts = [count for difference in known.values() for count in difference.seeds]
     return {
@@ -239,9 +248,10 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         "lower": sum(known[name].value < known[""].value for name in ranked),
         "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
         "worst": f"{known[ranked[0]].value:+.2f}, {ranked[0]}",
-        "direct": len(direct),
-        "direct_better": len(told) - sum(told),
-        "pairs": ", ".join(f"{name} {words.removeprefix('different, ')}" for name, words in sides),
+        "open": ", ".join(name for name, place in placed.items() if not is_decided(place)),
+        "pairs": LIMIT.sub(r"at most \1 better", ", ".join(f"{name} {plain(words)}" for name, words in sides)),
+        "cheap": ", ".join(name for name, ratio in products.items() if ratio < 0.75),
+        "dear": ", ".join(name for name, ratio in products.items() if ratio >= 0.75),
         "decided": " and ".join(decided),
         "seeds": f"{min(counts)} to {max(counts)}",
         "detectable": f"{min(reach):.1f} to {max(reach):.1f}",

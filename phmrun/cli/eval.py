@@ -63,11 +63,5 @@ def evaluate(
         from phmrun.engine.trained_model import open_run
 
         set_threads()
-    metrics = evaluate_run(
-        open_run(scored),
-        split=split or "test",
-        files=files,
-        pairs=pairs,
-        **options.arguments(),
-    )
+    metrics = evaluate_run(open_run(scored), split=split or "test", files=files, pairs=pairs, **options.arguments())
     console.print_result(scored.id, scored.path, metrics, as_json)

@@ -112,7 +112,8 @@ class PairReader(Iterator[Pair]):
         Raises:
             PhmrunError: (exit 3) The label is unknown.
         """
-        text = _text_of(label) if self.format == "tsv" else label
+        is_json = self.format == "tsv" and isinstance(label, bool | int | float | None)
+        text = json.dumps(label) if is_json else label
         if isinstance(text, str):
             text = text.strip()
             key = text.lower() if text not in self.names and text.lower() in ("true", "false") else text
@@ -123,14 +124,6 @@ class PairReader(Iterator[Pair]):
         hint = HINT if self.format == "tsv" else None
         what = f"there is no label {text!r}"
         raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
-
-
-def _text_of(label: Any) -> Any:
-    """Return a number, truth value or null as its JSON text.
-
-    Other values are unchanged.
-    """
-    return json.dumps(label) if isinstance(label, bool | int | float | None) else label
 
 
 def sentences_of(line: str, where: str) -> list[str]:

@@ -15,12 +15,7 @@ import numpy as np
 
 from phmrun.config import load_run_config
 from phmrun.engine.data import build_data as data_of
-from phmrun.families.sequence_to_sequence.data import (
-    OutputMeasure,
-    ParallelData,
-    build_parallel_data,
-    builtin_pairs,
-)
+from phmrun.families.sequence_to_sequence.data import OutputMeasure, ParallelData, build_parallel_data, builtin_pairs
 from phmrun.families.sequence_to_sequence.items import read_outputs
 from phmrun.ledger import Run
 from phmrun.metrics import Score
