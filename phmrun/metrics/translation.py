@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.metrics.base import Metric
 
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.metrics.bootstrap import Counts
@@ -47,7 +45,7 @@ def bleu_obstacle(tokenizer: str, references: Sequence[str]) -> str | None:
     than two words on average, or words of more than six characters.
     """
     try:
-        BLEU(tokenize=tokenizer)
+        _sacrebleu().BLEU(tokenize=tokenizer)
     except (ImportError, RuntimeError, OSError) as error:
         remedy = f"pip install '{PACKAGES[tokenizer]}'" if tokenizer in PACKAGES else " ".join(str(error).split())
         return f"sacreBLEU's tokenizer {tokenizer} is not here ({remedy})"
@@ -84,7 +82,7 @@ def bleu(
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     # Without sacreBLEU's advice on tokenized text, which names options that phmrun does not have.
-    metric = BLEU(force=True, tokenize=tokenizer)
+    metric = _sacrebleu().BLEU(force=True, tokenize=tokenizer)
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
     if (ends := sum(line.endswith(" .") for line in hypotheses)) >= TOKENIZED:
         warnings += (f'{ends:,} outputs end in " .": this is no BLEU of detokenized text',)
@@ -105,7 +103,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, resamples: int
     are no extras, and no warning about tokenized outputs. If only some resampled scores are 0, a warning replaces the
     interval.
     """
-    metric = CHRF()
+    metric = _sacrebleu().CHRF()
     result, ci, warnings = _measure(metric, hypotheses, references, resamples)
     signature = str(metric.get_signature())
     return Score("chrF2", float(result.score), signature, len(hypotheses), ci=ci, warnings=warnings)
@@ -121,7 +119,7 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], *, token
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    metric = BLEU(effective_order=True, tokenize=tokenizer)
+    metric = _sacrebleu().BLEU(effective_order=True, tokenize=tokenizer)
     pairs = zip(hypotheses, references, strict=True)
     values = [metric.sentence_score(hypothesis, [reference]).score for hypothesis, reference in pairs]
     return _mean(values, str(metric.get_signature()))
@@ -178,7 +176,9 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], *, tokeniz
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    metric = BLEU(effective_order=True, tokenize=tokenizer)  # changes a sentence's score, but not its counts
+    metric = _sacrebleu().BLEU(
+        effective_order=True, tokenize=tokenizer
+    )  # changes a sentence's score, but not its counts
     pairs = zip(hypotheses, references, strict=True)
     scores = [metric.sentence_score(hypothesis, [reference]) for hypothesis, reference in pairs]
     rows = [(*score.counts, *score.totals, score.sys_len, score.ref_len) for score in scores]
@@ -207,7 +207,7 @@ def _bleus(counts: Counts, *, effective_order: bool) -> list[float]:
     """Return the BLEU of each row of :func:`bleu_counts`, in percent, with exponential smoothing."""
     settings: dict[str, Any] = {"smooth_method": "exp", "effective_order": effective_order}
     rows = [(row[:ORDER], row[ORDER : 2 * ORDER], *row[2 * ORDER :]) for row in counts.astype(int).tolist()]
-    return [float(BLEU.compute_bleu(*row, **settings).score) for row in rows]
+    return [float(_sacrebleu().BLEU.compute_bleu(*row, **settings).score) for row in rows]
 
 
 def nltk_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
@@ -248,12 +248,14 @@ def chrf_counts(hypotheses: Sequence[str], references: Sequence[str]) -> Counts:
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    return np.array(CHRF()._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.float64)
+    return np.array(
+        _sacrebleu().CHRF()._extract_corpus_statistics(list(hypotheses), [list(references)]), dtype=np.float64
+    )
 
 
 def chrf_of(sums: Counts) -> Counts:
     """Compute chrF2 in percent from summed counts, ``[sets, 18] -> [sets]``."""
-    return np.array([CHRF()._compute_f_score(row) for row in sums.astype(int).tolist()])
+    return np.array([_sacrebleu().CHRF()._compute_f_score(row) for row in sums.astype(int).tolist()])
 
 
 def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -271,7 +273,7 @@ def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 
 
 def _measure(
-    metric: Metric, hypotheses: Sequence[str], references: Sequence[str], resamples: int
+    metric: Any, hypotheses: Sequence[str], references: Sequence[str], resamples: int
 ) -> tuple[Any, tuple[float, float] | None, tuple[str, ...]]:
     """Return sacreBLEU's score object, the confidence interval, and warnings.
 
@@ -304,3 +306,10 @@ def _measure(
     report = json.loads(result.format(width=10, signature=str(metric.get_signature()), is_json=True))
     mean, half = report.get("confidence_mean", 0.0), report.get("confidence_var", 0.0)
     return result, (max(mean - half, 0.0), min(mean + half, 100.0)), tuple(warnings)
+
+
+def _sacrebleu() -> Any:
+    """Return sacreBLEU, which is imported only now: most commands do not need it."""
+    import sacrebleu
+
+    return sacrebleu
