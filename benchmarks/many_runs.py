@@ -86,6 +86,8 @@ def main() -> None:
             )
             process.start()
             process.join()
+            if process.exitcode:
+                sys.exit(process.exitcode)
         for command in COMMANDS:
             seconds, memory = measure([*command, "--runs-dir", str(runs_dir)])
             print(f"{' '.join(command):30} {seconds:6.1f} CPU s {memory:6.0f} MB", flush=True)

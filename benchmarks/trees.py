@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -82,8 +81,6 @@ def drawn(kind: Kind, words: int, sentences: int, seed: int = 0) -> Tensor:
 
 def has_supar() -> bool:
     """True if supar and its requirements are installed."""
-    if find_spec(SUPAR) is None:
-        return False
     try:
         import supar.structs.fn  # noqa: F401
     except ImportError:
@@ -94,11 +91,8 @@ def has_supar() -> bool:
 def _supar(scores: Tensor) -> Callable[[], object]:
     """Call in the way of supar's parsers."""
     from supar.structs.fn import mst
-    from supar.utils.common import MIN
 
     scores = scores.clone()
-    scores[:, 0, 1:] = MIN
-    scores.diagonal(0, 1, 2)[1:].fill_(MIN)
     mask = torch.ones(scores.shape[:2], dtype=torch.bool)
     mask[:, 0] = False
     return partial(mst, scores, mask)

@@ -32,7 +32,6 @@ def translate(
     max_length_offset: int = 10,
     batch: int = 64,
     device: torch.device | str = "cpu",
-    label: str = "translating",
 ) -> list[list[Hypothesis]]:
     """Translate all sources, in inference mode.
 
@@ -49,7 +48,6 @@ def translate(
         max_length_offset: Number of additional output tokens.
         batch: Sentences decoded at a time.
         device: Device of the decoder's weights.
-        label: Label of the progress display.
 
     Returns:
         For each source its hypotheses, best first.
@@ -66,11 +64,11 @@ def translate(
         return beam_search(decoder, tokens, beam=beam, alpha=alpha, nbest=nbest, penalty=penalty, max_lengths=limits)
 
     with torch.inference_mode():
-        return by_length(sources, find, batch, max_length_ratio, max_length_offset, label)
+        return by_length(sources, find, batch, max_length_ratio, max_length_offset)
 
 
 def by_length(
-    sources: Sequence[Tokens], find: Find, batch: int, max_length_ratio: float, max_length_offset: int, label: str
+    sources: Sequence[Tokens], find: Find, batch: int, max_length_ratio: float, max_length_offset: int
 ) -> list[list[Hypothesis]]:
     """Decode all sources in batches of similar length.
 
@@ -83,12 +81,11 @@ def by_length(
         batch: Sentences decoded at a time, at least 1.
         max_length_ratio: See :func:`max_length`.
         max_length_offset: See :func:`max_length`.
-        label: Label of the progress display.
     """
     results = [[Hypothesis([], 0.0, 0.0)] for _ in sources]
     # Longest first, so that a lack of memory shows at once; sources of equal length keep their order.
     order = sorted((i for i in range(len(sources)) if len(sources[i])), key=lambda i: -len(sources[i]))
-    with progress(label, len(sources), "sentences") as advance:
+    with progress("translating", len(order), "sentences") as advance:
         for begin in range(0, len(order), batch):
             indices = order[begin : begin + batch]
             lengths = [max_length(len(sources[index]), max_length_ratio, max_length_offset) for index in indices]

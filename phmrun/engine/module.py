@@ -10,6 +10,7 @@ import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -213,7 +214,11 @@ class TrainingModule(nn.Module):
         self.network = network
         self.make_optimizer = optimizer
         self.schedule = schedule
-        self._changing = [part for part in network.modules() if isinstance(part, Structure) and part.temporary]
+
+    @cached_property
+    def _changing(self) -> list[Structure]:
+        """Structures that change during training, as they are at the first step."""
+        return [part for part in self.network.modules() if isinstance(part, Structure) and part.temporary]
 
     @property
     def device(self) -> torch.device:
@@ -277,10 +282,9 @@ class TrainingModule(nn.Module):
         "nll" (detached) and "units" are those of :class:`Loss`. "loss" is the batch's share of the window's mean loss,
         with distillation if there is a teacher. It is multiplied by the numbers of micro-batches and processes, because
         Lightning divides by them. Structures that change during training first get the progress, (step + 1) /
-        max_steps, if there is a maximum.
+        max_steps.
         """
-        # Structures that change during training get its progress as a function of the step alone.
-        for structure in self._changing if self.trainer.max_steps > 0 else ():
+        for structure in self._changing:
             structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
         loss = self.loss(batch)
         total = self.teacher.taught(loss.total, loss.predictions, batch) if self.teacher else loss.total

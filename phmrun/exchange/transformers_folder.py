@@ -111,8 +111,8 @@ def _factored(name: str, update: Added) -> Factored:
         return Factored(name, update.scale * inside.u.detach(), inside.v.detach(), 0.0)
     left, values, right = torch.linalg.svd(update.scale * inside.materialize().double(), full_matrices=False)
     squares = values.square().cpu()
-    total = max(float(squares.sum()), torch.finfo(torch.float64).tiny)
-    lost = ((total - squares.cumsum(0)).clamp(min=0) / total).sqrt()  # by rank, from 1 on
+    whole = float(squares.sum())  # 0 for an update without a step
+    lost = ((whole - squares.cumsum(0)).clamp(min=0) / max(whole, 1e-300)).sqrt()  # by rank, from 1 on
     kept = min(int((lost > CLOSE).sum()) + 1, len(values))
     error, root = float(lost[kept - 1]), values[:kept].sqrt()
     return Factored(name, (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), error)

@@ -168,7 +168,7 @@ class AdaptiveSoftmax(nn.Module):
         if tied is not None and tied.num_embeddings != n_classes:
             words = tied.num_embeddings
             raise PhmrunError(f"an adaptive input of {words} words cannot be tied to an output of {n_classes}")
-        shares_projections = tied is not None and tied.embedding_dim == in_features
+        shared = tied.projections if tied is not None and tied.embedding_dim == in_features else None
         if tied is None:
             self.clusters = plan_clusters(n_classes, cutoffs, width or in_features, div_value)
             maps = [layer] * len(self.clusters)
@@ -176,16 +176,13 @@ class AdaptiveSoftmax(nn.Module):
             self.clusters = tied.clusters
             # Structure objects instead of names, so that the parameters are shared.
             maps = [{"structure": table.structure} for table in tied.tables]
-        if tied is not None and shares_projections:
-            self.projections = tied.projections
-        else:
-            self.projections = _projections(self.clusters, in_features, layer)
+        self.projections = _projections(self.clusters, in_features, layer) if shared is None else shared
         pairs = zip(self.clusters, maps, strict=True)
         self.tables = nn.ModuleList(_map(cluster.width, cluster.size, bias, **settings) for cluster, settings in pairs)
         tails = len(self.clusters) - 1
         self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
         self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
-        self.reset_parameters(tied is not None, shares_projections)
+        self.reset_parameters(tied is not None, shared is not None)
 
     def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
         """Draw the vectors of words and clusters with variance 1/in_features, in place.

@@ -168,7 +168,10 @@ def is_supported(module: nn.Module) -> bool:
     Its exact class, not a base class, must be in ``KINDS`` or be transformers' ``Conv1D``. Its weight must not be
     parametrized.
     """
-    return (type(module) in KINDS or is_conv1d(module)) and not _is_parametrized(module)
+    # Old weight normalization keeps the class; a parametrization of torch has a class of its own.
+    weight = "in_proj_weight" if isinstance(module, nn.MultiheadAttention) else "weight"
+    plain = isinstance(module, nn.LSTM) or weight in module._parameters
+    return is_conv1d(module) or (type(module) in KINDS and plain)
 
 
 def is_replaceable(module: nn.Module) -> bool:
@@ -178,17 +181,6 @@ def is_replaceable(module: nn.Module) -> bool:
     of an LSTM's gate, and an LSTM with learned first states.
     """
     return is_supported(module) or type(module) in (Dense, StartedLSTM)
-
-
-def _is_parametrized(module: nn.Module) -> bool:
-    """Return True if a layer's weight is computed from other parameters.
-
-    That is a parametrization of torch or, for ``KINDS`` except LSTMs and attention, a ``weight`` that is no parameter,
-    as in old weight normalization.
-    """
-    if isinstance(module, nn.LSTM | nn.MultiheadAttention):
-        return is_parametrized(module)
-    return is_parametrized(module) or (isinstance(module, KINDS) and "weight" not in module._parameters)
 
 
 def _own_parameters(module: nn.Module) -> int:
@@ -254,8 +246,6 @@ def _reason(module: nn.Module, but: Iterable[str], name: str, matrix: bool) -> s
     """Return why a module is left as it is, for the report."""
     if is_supported(module):
         return "excluded by `but`" if _matches(name, but) else "not selected by `names`"
-    if isinstance(module, STRUCTURED):
-        return "has a structure"
     return "not supported" if matrix else "vectors only"
 
 

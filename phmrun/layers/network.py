@@ -10,8 +10,8 @@ from phmrun.errors import PhmrunError, nearest
 from phmrun.layers.adaptive import AdaptiveInput, TiedOutput
 from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding
-from phmrun.layers.linear import Linear
-from phmrun.layers.structure import Structure, build_structure
+from phmrun.layers.linear import Linear, linear_std
+from phmrun.layers.structure import Structure, build_structure, build_weight
 
 Structures = Mapping[str, Mapping[str, Any]]
 """Structure and options by part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; default: dense."""
@@ -35,7 +35,8 @@ def structures_of(network: nn.Module) -> dict[str, Structure]:
 def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any]]) -> None:
     """Replace the structure of some maps of a network, in place.
 
-    Modules that share a structure share the new one. The parameters of the new structures are not initialized.
+    Modules that share a structure share the new one. Off the meta device, it is drawn with the standard deviation of
+    the matrix that it replaces.
 
     Args:
         network: Network to change.
@@ -53,7 +54,10 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
             close = " or ".join(nearest(pattern, structures))
             raise PhmrunError(f"the network has no map {pattern!r}", where="maps", hint=f"Did you mean {close}?")
         for name in names:
-            set_structure(network, name, made_for(structures[name], layer))
+            old, new = structures[name], made_for(structures[name], layer)
+            if not next(new.parameters()).is_meta:
+                new.reset_parameters(float(build_weight(old).detach().std()) or linear_std(old.in_features))
+            set_structure(network, name, new)
 
 
 def made_for(old: Structure, layer: Mapping[str, Any]) -> Structure:

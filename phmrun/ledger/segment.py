@@ -90,9 +90,9 @@ def segment_of(run: Run, facts: Mapping[str, Any]) -> Iterator[Segment]:
     try:
         yield segment
     except BaseException as error:
-        stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
         if not run.access.lock.forked:
-            with suppress(OSError, PhmrunError):  # a full disk may be the cause
+            with suppress(OSError, PhmrunError):  # a full disk may be the cause, or a deleted folder
+                stopped = isinstance(error, KeyboardInterrupt | SystemExit) or run.status.state is State.INTERRUPTED
                 segment.end("interrupted" if stopped else "failed")
         raise
     if not run.access.lock.forked:

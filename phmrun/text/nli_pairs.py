@@ -75,8 +75,7 @@ class PairReader(Iterator[Pair]):
             raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(LAYOUTS))
         self.path, self.format = path, format
         self.dropped = self._read = 0
-        usual = {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
-        self.names: Mapping[str, str | None] = names or {**usual}
+        self.names = names or {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
         self._rows = read_rows(path, format)
 
     def __next__(self) -> Pair:

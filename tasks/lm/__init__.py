@@ -17,7 +17,7 @@ def _metric(name: str, **facts: Any) -> Metric:
 
 
 PERPLEXITY = _metric("perplexity", floors=("unigram",), diverged_past="unigram", bounds=(1.0, math.inf))
-BITS_PER_BYTE = _metric("bits_per_byte", bounds=(0.0, math.inf))
+BITS_PER_BYTE = _metric("bits_per_byte", floors=("unigram",), diverged_past="unigram", bounds=(0.0, math.inf))
 BITS_PER_CHARACTER = _metric("bits_per_character", bounds=(0.0, math.inf))
 
 _PAIRS = partial(Deferred("phmrun.families.sentence_classification.items:read_items"), mark=("part", "good", "bad"))

@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -106,10 +107,10 @@ class LanguageModelPredictor:
     def evaluate(self, data: StreamData | MinimalPairs, split: str) -> Evaluation:
         """Return the perplexity of a split, with those of the baselines; of minimal pairs, the accuracy.
 
-        Scores: "perplexity", that of the known words alone ("perplexity-known", if there are known and unknown ones),
-        "bits_per_byte", "perplexity-of-unigram"; "perplexity-of-5-gram" if the training text is available with the same
-        vocabulary. All except "perplexity-known" include the unknown words, as one word. The predictions are the
-        surprisals of a line's words in bits, one line each. The seconds are those of the network alone.
+        Scores: "bits_per_byte" and "perplexity", both "-of-unigram", and both "-of-5-gram" if the training text is
+        available with the same vocabulary; "perplexity-known" if there are known and unknown words. All except the last
+        include the unknown words, as one word. The predictions are the surprisals of a line's words in bits, one line
+        each. The seconds are those of the network alone.
         """
         if isinstance(data, MinimalPairs):
             return self._judged(data)
@@ -201,8 +202,8 @@ class LanguageModelPredictor:
         ``nats`` are the surprisals of its words ``tokens``. "perplexity-known" is scored if some, but not all, words
         are unknown; the 5-gram baseline if the training text is here with the same
         vocabulary. The unigram baseline adds 1 to each count; counts of tokens are those of the training text, if it is
-        here. Scores of tokens begin with bits per byte, which do not depend on the vocabulary. A warning tells if
-        at least 1 % of the words are unknown beside known ones.
+        here. Bits per byte, which do not depend on the vocabulary, come first. A warning tells if at least 1 % of the
+        words are unknown beside known ones.
         """
         mean, count = float(nats.mean()), len(tokens)
         hidden = tokens == self.vocabulary.unknown
@@ -221,26 +222,29 @@ class LanguageModelPredictor:
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
             warnings = (text,) if unknown >= MENTIONED * count else ()
-        score = Score("perplexity", perplexity(mean), signature, count, self.units, extras=extras, warnings=warnings)
-        bits_per_byte = float(nats.sum()) * NAT / tally.bytes
-        by_byte = {"bits_per_byte": Score("bits per byte", bits_per_byte, signature, tally.bytes, "bytes")}
-        by_word = {"perplexity": score, **of_known}
-        scores = by_word | by_byte if isinstance(self.vocabulary, StreamVocabulary) else by_byte | by_word
+
+        def scored(nats: NDArray[np.float64], signature: str, of: str = "") -> dict[str, Score]:
+            """Return bits per byte and perplexity of words with these surprisals; names end with ``of``."""
+            by_byte = Score("bits per byte", float(nats.sum()) * NAT / tally.bytes, signature, tally.bytes, "bytes")
+            by_word = Score("perplexity", perplexity(float(nats.mean())), signature, count, self.units)
+            return {f"bits_per_byte{of}": by_byte, f"perplexity{of}": by_word}
+
+        scores = scored(nats, signature)
+        scores["perplexity"] = replace(scores["perplexity"], extras=extras, warnings=warnings)
+        scores |= of_known
         here = "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256
         train = np.asarray(data.prepared.stores["train"].tokens[:MOST] if here else [], dtype=np.int64)
         counts = self.vocabulary.counts or np.bincount(train, minlength=len(self.vocabulary))
         if np.any(counts):  # frequencies in the training text, with add-one smoothing
             frequency = np.array(counts, dtype=np.float64) + 1
-            by_frequency = perplexity(float(-np.log(frequency / frequency.sum())[tokens].mean()))
-            scores["perplexity-of-unigram"] = Score("perplexity", by_frequency, self.vocabulary.unit, count, self.units)
+            scores |= scored(-np.log(frequency / frequency.sum())[tokens], self.vocabulary.unit, "-of-unigram")
         if self.decoding.characters:
             value = float(nats.sum()) * NAT / tally.characters
             scores["bits_per_character"] = Score("BPC", value, signature, tally.characters, "characters")
         if here:
             model = KneserNey(train, len(self.vocabulary.tokens), order=ORDER, before=self.vocabulary.end)
-            by_sequences = perplexity(float(model.surprisal(tokens).mean()))
             signature = f"{self.vocabulary.unit}|smoothing:modified-kneser-ney|train-words:{len(train)}"
-            scores[f"perplexity-of-{ORDER}-gram"] = Score("perplexity", by_sequences, signature, count, self.units)
+            scores |= scored(model.surprisal(tokens), signature, f"-of-{ORDER}-gram")
         return scores
 
     def _signature(self) -> str:

@@ -3,17 +3,18 @@
 import pytest
 import torch
 from built_networks import built
-from tiny_experiments import write_corpus
+from tiny_experiments import configured, write_corpus
 from torch.nn import functional as F
 from torch.optim import SGD
 from toy import ToyData, ToyModule
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.fit import build_trainer, run_trainer
-from phmrun.engine.module import TrainingModule
+from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.families.sequence_to_sequence.data import ParallelCorpus, ParallelData
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
+from phmrun.layers.structure import build_weight
 from phmrun.models.transformer import Transformer
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.vocabulary import PAD
@@ -152,3 +153,17 @@ def test_bf16_clips_the_gradients_of_the_fused_optimizer(tmp_path):
     trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [watch], tmp_path, 2)
     run_trainer(trainer, toy, ToyData(), None)
     assert fused == [True, True]
+
+
+def test_the_structure_of_a_single_map_is_drawn_and_changes_during_training(tmp_path):
+    layer = {"structure": "guided", "of": "phm", "options": "n=2"}
+    config = configured("sva", tmp_path, {"maps": [{"name": "encoder.*", "layer": layer}]})
+    weights = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        torch.full((300_000,), torch.nan)  # what unwritten memory would hold
+        module = build_module(config, 40, 2)
+        weights.append(torch.cat([build_weight(part).detach().flatten() for part in module._changing]))
+        assert weights[-1].std() == pytest.approx(0.17, rel=0.2)  # of the dense maps
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])

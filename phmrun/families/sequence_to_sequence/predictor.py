@@ -114,9 +114,7 @@ class Translator:
         applied += f"|{self.decoder.signature}" if isinstance(self.decoder, CTranslate2Model) else ""
         return f"beam:{search.beam}|alpha:{search.alpha:g}{penalty}|limit:{limit}{applied}"
 
-    def hypotheses(
-        self, lines: Sequence[str], label: str = "translating", kernels: Kernels = "fixed", first: int = 1
-    ) -> list[list[Hypothesis]]:
+    def hypotheses(self, lines: Sequence[str], kernels: Kernels = "fixed", first: int = 1) -> list[list[Hypothesis]]:
         """Return the hypotheses of each line, best first.
 
         There are ``nbest`` of each line; a blank line has the empty hypothesis. CTranslate2 searches by itself and
@@ -125,7 +123,6 @@ class Translator:
 
         Args:
             lines: Source sentences.
-            label: Label of the progress display.
             kernels: "measured" lets dense maps on a CPU use the fastest kernels.
             first: Number of the first line, for the warning.
         """
@@ -142,7 +139,6 @@ class Translator:
             results = by_length(
                 [tokens if len(tokens) <= longest else [] for tokens in sources],
                 lambda indices, most: decoder.search([encoded[index] for index in indices], most, **settings),
-                label=label,
                 **limits,
             )
             long = [
@@ -154,7 +150,7 @@ class Translator:
         # Measured kernels depend on the machine; scores use fixed ones.
         decoder.measured_kernels = kernels == "measured"
         network = cast(StepDecoder[Any], decoder)
-        return translate(network, sources, penalty=penalty, device=self.device, label=label, **settings, **limits)
+        return translate(network, sources, penalty=penalty, device=self.device, **settings, **limits)
 
     def _without_limit(
         self, lines: Sequence[str], long: Sequence[int], results: list[list[Hypothesis]], first: int
