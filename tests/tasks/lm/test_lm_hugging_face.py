@@ -17,8 +17,9 @@ from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
 from phmrun.exchange.formats import export
-from phmrun.exchange.transformers_folder import write_peft, write_transformers
+from phmrun.exchange.transformers_folder import _factored, write_peft, write_transformers
 from phmrun.layers.linear import Linear
+from phmrun.layers.structure import build_structure
 from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
@@ -232,3 +233,10 @@ def test_every_text_is_tokens_and_back(tmp_path):
         assert loaded.decode(ids) == f"{text}\n"
         assert loaded.ends_line(ids[-1])
     assert loaded.sha256 == vocabulary.sha256
+
+
+def test_an_update_of_zero_is_written_with_the_least_rank():
+    update = build_structure("added", 8, 8, of="phm", options="n=2")
+    update.reset_parameters(1.0)
+    written = _factored("map", update)
+    assert (written.up.shape, written.error) == ((8, 1), 0.0)
