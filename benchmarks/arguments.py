@@ -1,9 +1,8 @@
-"""Arguments that all measurements have, the preparation of the process, and a line of results."""
+"""Arguments that all measurements have, and the preparation of the process."""
 
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any
 
 from phmrun.bench import machine
@@ -11,15 +10,6 @@ from phmrun.cli.bench import prepare_process
 from phmrun.cli.console import print_error
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
-
-
-@dataclass(frozen=True)
-class Result:
-    """Line of a benchmark's results."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields for JSON."""
-        return asdict(self)
 
 
 def parser(description: str | None, *, repeats: int) -> argparse.ArgumentParser:

@@ -72,8 +72,7 @@ def block_share(model: nn.Module, blocks: str) -> float:
 def trains(model: nn.Module, architecture: Architecture, dtype: torch.dtype) -> bool:
     """True if a copy in ``dtype`` has finite logits and a finite gradient for every parameter in the blocks."""
     duplicate = copy.deepcopy(model).to(dtype)
-    inputs = {name: x.to(dtype) if x.is_floating_point() else x for name, x in architecture.inputs.items()}
-    logits = duplicate(**inputs).logits
+    logits = duplicate(**architecture.inputs).logits
     logits.float().square().mean().backward()
     blocks = [value for name, value in duplicate.named_parameters() if architecture.blocks in name]
     gradients = [value.grad for value in blocks]

@@ -89,9 +89,8 @@ def sentences(batch: int) -> Tensor:
 def search(decoder: incremental.IncrementalTransformer, batch: int, width: int) -> None:
     """Decode random sentences with this beam; each output has ``LENGTH`` tokens."""
     source = sentences(batch)
-    settings: dict[str, Any] = {"alpha": 0.6, "max_lengths": [LENGTH] * batch}
     with torch.inference_mode():
-        beam.beam_search(Endless(decoder), source, beam=width, **settings)
+        beam.beam_search(Endless(decoder), source, beam=width, alpha=0.6, max_lengths=[LENGTH] * batch)
 
 
 def engines(network: Transformer, options: TransformerOptions) -> dict[str, Search]:
@@ -133,7 +132,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = {}
     for case in cases:
         whole[case] = interleave({name: partial(run, *case) for name, run in systems.items()}, rounds=args.repeats)
-    clock = Clock()
     print(f"{processor()}, torch {torch.__version__}, one thread, load {os.getloadavg()[0]:.1f}")
     for case in cases:
         clock = Clock()

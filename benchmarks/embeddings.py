@@ -8,14 +8,14 @@ the module in evaluation. "computed": the vectors made anew at each call, as tra
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.arguments import Result, parser, start
+from benchmarks.arguments import parser, start
 from phmrun.bench.timing import MEASUREMENT, interleave, ratios
 from phmrun.cli import bench as measuring
 from phmrun.cli import console
@@ -28,7 +28,7 @@ REFERENCE = "nn.Embedding"
 
 
 @dataclass(frozen=True)
-class Lookup(Result):
+class Lookup:
     """Time of a lookup."""
 
     embedding: str  # its name and options
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sizes = {"words": args.words, "width": args.width, "tokens": args.tokens}
     rows = list(measure(checked, **sizes, rounds=args.repeats, device=facts["device"]))
     if args.json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
+        console.print_json({"machine": facts, "rows": [asdict(row) for row in rows]})
         return
     measuring.print_machine(facts)
     forms = list(rows[0].ratios)

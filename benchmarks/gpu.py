@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.arguments import Result, parser, run, start
+from benchmarks.arguments import parser, run, start
 from benchmarks.networks import Amount, configurations, optimizer_steps
 from benchmarks.systems import Ours
 from phmrun.bench.machine import peak_memory
@@ -51,7 +51,7 @@ Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Measured(Result):
+class Measured:
     """A network's training step in one arithmetic."""
 
     preset: str
@@ -67,7 +67,7 @@ class Measured(Result):
 
 
 @dataclass(frozen=True)
-class Agreement(Result):
+class Agreement:
     """A module on the device in float32 beside the CPU in float64: ‖difference‖ / ‖reference‖."""
 
     module: str
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.agreement:
         compared = agreement(facts["device"])
         if args.json:
-            console.print_json({"machine": facts, "rows": [row.to_json() for row in compared]})
+            console.print_json({"machine": facts, "rows": [asdict(row) for row in compared]})
             return
         measuring.print_machine(facts)
         print_agreement(compared)
@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if not args.json:  # at once: compiling the next ones takes minutes
                 print_steps(rows, args.tokens)
     if args.json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for row in measured]})
+        console.print_json({"machine": facts, "rows": [asdict(row) for row in measured]})
 
 
 if __name__ == "__main__":

@@ -53,8 +53,6 @@ def modules(root: Path) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for top in ("phmrun", "tasks"):
         for path in sorted((root / top).rglob("*.py")):
-            if any(parent.is_symlink() for parent in path.parents):
-                continue
             parts = path.relative_to(root).with_suffix("").parts
             parts = parts if top == "phmrun" else ("phmrun", *parts)
             paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -81,7 +79,7 @@ def module_graph(paths: Mapping[str, Path]) -> dict[str, dict[str, int]]:
 
 
 def package_of(module: str) -> str:
-    """Package of a module: the first name below ``phmrun``; of the three files above all packages, ``cli``."""
+    """Package of a module: the first name below ``phmrun``; of the two files above all packages, ``cli``."""
     parts = module.split(".")
     return "cli" if len(parts) == 1 or parts[1] == "__main__" else parts[1]
 

@@ -9,7 +9,7 @@ the speed does not depend on them. A pass over more memory than the caches hold 
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.arguments import Result, parser, start
+from benchmarks.arguments import parser, start
 from phmrun.bench.machine import last_level_cache
 from phmrun.cli import bench as measuring
 from phmrun.cli import console
@@ -47,7 +47,7 @@ LENGTH = 20
 
 
 @dataclass(frozen=True)
-class Latency(Result):
+class Latency:
     """Time of a sentence."""
 
     system: str  # structure with the form of its maps, or engine
@@ -146,7 +146,7 @@ def main() -> None:
     machine = start(args)
     results = measure(args.size, args.repeats)
     if args.json:
-        console.print_json({"machine": machine, "results": [result.to_json() for result in results]})
+        console.print_json({"machine": machine, "results": [asdict(result) for result in results]})
         return
     measuring.print_machine(machine)
     rows = [(r.system, f"{r.parameters:,}", f"{r.ms:.1f}", f"{r.ratio:.2f}") for r in results]

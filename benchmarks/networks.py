@@ -8,13 +8,13 @@ Ratios are to the dense network's time: below 1 is faster. Multiplications are t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks.arguments import Result, parser, run, start
+from benchmarks.arguments import parser, run, start
 from benchmarks.systems import Ours, Sources, decoding
 from phmrun.bench.timing import interleave
 from phmrun.cli import bench as measuring
@@ -34,7 +34,7 @@ TRAINING = "training"
 
 
 @dataclass(frozen=True)
-class Measured(Result):
+class Measured:
     """A measured network."""
 
     preset: str  # its sizes
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     facts = start(args)
     groups = [measure(name, configs, amount, device=facts["device"]) for name, configs in plans]
     if args.json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for rows in groups for row in rows]})
+        console.print_json({"machine": facts, "rows": [asdict(row) for rows in groups for row in rows]})
         return
     measuring.print_machine(facts)
     for rows in groups:

@@ -8,14 +8,14 @@ of most heads: its *peaked* scores are drawn around a tree, from which a few wor
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from benchmarks.arguments import Result, parser, start
+from benchmarks.arguments import parser, start
 from phmrun.bench.timing import interleave
 from phmrun.cli import bench as measuring
 from phmrun.cli import console
@@ -31,7 +31,7 @@ SUPAR = "supar"
 
 
 @dataclass(frozen=True)
-class Trees(Result):
+class Trees:
     """Row of the result."""
 
     scores: Kind  # their kind
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         console.stderr().print("left out: supar's spanning trees: not installed", markup=False)
     rows = list(measure(lengths, sentences=args.sentences, rounds=args.repeats))
     if args.json:
-        console.print_json({"machine": facts, "rows": [row.to_json() for row in rows]})
+        console.print_json({"machine": facts, "rows": [asdict(row) for row in rows]})
         return
     measuring.print_machine(facts)
     others = list(rows[0].ratios)

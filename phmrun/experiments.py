@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from phmrun.config import Experiment, Source, Task, config_source, nested, read_source, resolve, task_defaults
 from phmrun.config.layering import Resolved
+from phmrun.config.options import options_of
 from phmrun.config.sections import NO_DATA
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
@@ -109,18 +110,14 @@ def resolve_request(
     sources = [Source(label, nested({key: value})) for key, value, label in ordered]
     # The user's own files replace the dataset of a configuration file.
     section: Any = schema.model_fields["data"].annotation
-    within = [
-        (key, label) for label, values, _ in sources if isinstance(data := values.get("data"), dict) for key in data
-    ]
-    files = [label for key, label in within if key in section.files]
-    if files and "name" not in dict(within):
+    own = {key: label for label, values, _ in sources if isinstance(data := values.get("data"), dict) for key in data}
+    files = [label for key, label in own.items() if key in section.files]
+    if files and "name" not in own:
         whole = {"reduced": False} if "reduced" in section.model_fields else {}  # applies to datasets only
         sources.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
     everything = [base, *(config_source(name) for name in configs), *sources]
     if definition.runner:
         return Request(definition, resolve(schema, everything, None), sums)
-    from phmrun.config.options import options_of  # imports torch, and only now is it needed
-
     resolved = resolve(schema, everything, options_of)
     name, task = resolved.config.data.name, resolved.config.task
     if name not in ("builtin", "files", NO_DATA):
@@ -378,7 +375,7 @@ def _requested(
         task,
         [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in requested],
         configs=[str(path) for path in files],
-        plugins=[Path(path) for path in plugins],
+        plugins=[Path(path) for path in ([plugins] if isinstance(plugins, str | PathLike) else plugins)],
         parent=parent.config_path if parent else None,
     )
     return request, parent.id if parent else None

@@ -172,7 +172,7 @@ def _phases(trained: TrainedModel, data: DataModule, amount: Amount, device: str
     units = sum(batch.units for batch in islice(data.train_dataloader(), steps * accumulate))
     call = partial(training, data=data, batches=steps * accumulate, device=device)
     epoch = int(trained.run.parameters().get("steps_per_epoch", 0))
-    times = {STEP: 1 / steps, EPOCH: epoch / steps}
+    times = {STEP: 1 / steps, **({EPOCH: epoch / steps} if epoch else {})}
     yield Phase("training", data.unit, units, call, f"steps:{steps}", times, steps)
 
 

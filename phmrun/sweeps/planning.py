@@ -13,7 +13,6 @@ from typing import Any
 
 from phmrun.config import Experiment, Task, semantic_values
 from phmrun.config.identity import run_id
-from phmrun.config.layering import OptionsOf
 from phmrun.config.options import options_of
 from phmrun.engine.code import code_marks
 from phmrun.errors import ExitCode, PhmrunError
@@ -54,7 +53,7 @@ def planned(
     """
     sweep, wanted = load_sweep(file), read_selection(only or [])
     with waiting("preparing"):
-        inspect, options_of = by_torch(sweep, ledger)
+        inspect = inspector_of(sweep, ledger)
     current = plan(sweep, inspect, options_of, seeds=seeds, only=wanted)
     return replace(current, cells=[recorded_cell(cell, ledger) for cell in current.cells], ledger=ledger)
 
@@ -73,8 +72,8 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     return cell
 
 
-def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, OptionsOf]:
-    """Load a sweep's plug-ins; return an inspector and the options of structures.
+def inspector_of(sweep: Sweep, ledger: Path | None = None) -> Inspect:
+    """Load a sweep's plug-ins; return an inspector.
 
     The inspector describes an experiment: by its task's runner if there is one, else by its network, for which torch is
     imported at the first use. Checksums on record in ``ledger`` of data that are unchanged or missing here are enough,
@@ -110,7 +109,7 @@ def by_torch(sweep: Sweep, ledger: Path | None = None) -> tuple[Inspect, Options
                 recorded.require_unambiguous(config)
             raise
 
-    return inspect, options_of
+    return inspect
 
 
 class RecordedData:
@@ -180,7 +179,7 @@ def maker(made: Plan) -> Make:
     It builds a cell from another and values by dotted key; the same cell object and values give one cell. The plan's
     ledger is used as by :func:`planned`.
     """
-    inspect = made.inspect or by_torch(made.sweep, made.ledger)[0]
+    inspect = made.inspect or inspector_of(made.sweep, made.ledger)
     built: dict[tuple[int, str], tuple[Cell, Cell]] = {}  # by id; the first cell is kept, so that its id stays its own
 
     def make(cell: Cell, values: Mapping[str, Any]) -> Cell:

@@ -16,8 +16,8 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 _DROPOUT = {"dropout": 0.1, "input_dropout": 0.1, "output_dropout": 0.1, "word_dropout": 0.0, "weight_dropout": 0.0}
 
 ENTRIES = {"builtin": 1_767, "ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735}
-BPE = 8000  # tokens, unless configured
 """Vocabulary entries of the corpora, end of line and unknown word included."""
+BPE = 8000  # tokens, unless configured
 
 
 class StreamVocabularyConfig(Section):
@@ -255,15 +255,16 @@ class LanguageModelExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check monitored score and continuations.
+        """Check the monitored score, and what networks of transformers lack.
 
         Raises:
-            ValueError: The monitored score is not the loss, or several continuations are not sampled.
+            ValueError: The monitored score is not the loss, a network of transformers has penalties or codebooks, or
+                codebooks have no steps.
         """
         self.training.require_monitor(self.task, "loss")
-        penalties = self.training.activation_penalty or self.training.change_penalty
-        if self.model.network == "hf" and penalties:
-            raise ValueError("model.network=hf has no penalty of activation or change: set them to 0")
+        lacking = self.training.activation_penalty or self.training.change_penalty or self.decoding.codebooks
+        if self.model.network == "hf" and lacking:
+            raise ValueError("model.network=hf has no penalty of activation or change, and no codebooks: set them to 0")
         if self.decoding.codebooks and not self.decoding.code_steps:
             raise ValueError("decoding.codebooks needs decoding.code_steps, such as 200000")
         return self

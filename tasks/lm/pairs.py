@@ -74,8 +74,8 @@ class MinimalPairs:
 
 
 def _has_pairs(path: Path) -> bool:
-    """Return True if a file's first line has both sentences."""
-    _, first = next(numbered_lines(path))
+    """Return True if a file's first line that is not blank has both sentences."""
+    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     return '"sentence_good"' in first and '"sentence_bad"' in first
 
 
@@ -93,7 +93,7 @@ def _pair(line: str, where: str) -> Pair:
     except (ValueError, LookupError, TypeError) as error:
         what = "the line is no JSON object with sentence_good and sentence_bad"
         raise PhmrunError(what, where=where, hint=f"Write: {SAMPLE}", code=ExitCode.DATA) from error
-    part, paradigm = ("_".join(str(content.get(key, "")).split()) for key in ("linguistics_term", "UID"))
+    part, paradigm = ("_".join(str(content.get(key) or "").split()) for key in ("linguistics_term", "UID"))
     return Pair(good, bad, part or paradigm, paradigm)
 
 

@@ -1,6 +1,5 @@
 """Scores of a script: ``{"test/accuracy": 97.1}``, optionally with the counts of each test item."""
 
-import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from phmrun.ledger.history import BEST
 from phmrun.ledger.record import ITEMS
 from phmrun.ledger.status import reason_of
 from phmrun.metric import find_metric, known_metric
-from phmrun.metrics.items import Items, packed
+from phmrun.metrics.items import Items, checksum, packed
 
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
 """Name of a score: split and metric. "validation/best" is phmrun's own."""
@@ -61,6 +60,7 @@ class Scores:
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise fault(f"{name!r:.60} is not a valid name of a score", 'Names are split and metric: "test/accuracy".')
         entry: dict[str, Any] = {"signature": signature}
+        self.items.pop(name, None)
         metric = known_metric(name)
         if items is not None:
             entry |= {"n": len(items), "unit": "items"}
@@ -70,6 +70,8 @@ class Scores:
             raise fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
         if not _is_number(value):
             raise fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
+        if metric and not metric.bounds[0] <= value <= metric.bounds[1]:
+            raise fault(f"{name} is {value}, which is outside of {metric.bounds[0]:g} to {metric.bounds[1]:g}", None)
         self.values[name] = {"value": float(value), **entry}
 
     def _add_items(self, name: str, value: Any, items: Sequence[Any]) -> Any:
@@ -86,9 +88,11 @@ class Scores:
         try:
             counts = np.asarray(items, dtype=np.float64)
             counts = np.stack([counts, np.ones_like(counts)], axis=1) if counts.ndim == 1 else counts
-            computed = float(metric.measure(counts.sum(0)[None])[0])
+            if not len(counts):
+                raise ValueError("there are none")
+            computed = metric.computed(counts)
             # Two runs are compared over items if both have the same number of them.
-            kept = Items(counts, hashlib.sha256(f"{len(counts)} items".encode()).hexdigest())
+            kept = Items(counts, checksum([f"{len(counts)} items"]))
             packed(kept)
         except (ValueError, TypeError, IndexError) as error:
             hint = "Items are a list of natural numbers, one per test item."

@@ -78,9 +78,8 @@ def planned(written) -> Callable[..., Plan]:
 @pytest.fixture
 def phmrun(monkeypatch, tmp_path) -> Callable[..., Result]:
     """Calls ``phmrun sweep`` with stand-ins for torch's view of the experiments and for training."""
-    monkeypatch.setattr(
-        planning, "by_torch", lambda sweep, ledger=None, **_: (toy_experiment.inspect, toy_experiment.options_of)
-    )
+    monkeypatch.setattr(planning, "inspector_of", lambda sweep, ledger=None, **_: toy_experiment.inspect)
+    monkeypatch.setattr(planning, "options_of", toy_experiment.options_of)
     monkeypatch.setattr(verb, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
     monkeypatch.setattr(verb, "_devices", lambda made: [])
 

@@ -21,21 +21,18 @@ CANCEL_AGAIN = 5.0  # seconds between two cancellations of a task
 
 
 class RayExecutor:
-    """Executor on a Ray cluster, one task per job.
+    """Executor on a Ray cluster, one task per job: that of ``RAY_ADDRESS``, else a new one on this machine.
 
     Args:
-        address: Address of the cluster; ``RAY_ADDRESS`` if not given, else a new cluster on this machine.
         cpus: CPUs of each job.
         gpus: GPUs of each job, possibly a fraction.
-        jobs: Jobs at a time, but no more than the cluster has room for; that many if None or 0.
+        jobs: Jobs at a time, but no more than the cluster has room for; as many as fit if None or 0.
 
     Raises:
         PhmrunError: Ray is not installed, or the cluster is unreachable or too small for one job.
     """
 
-    def __init__(
-        self, address: str | None = None, *, cpus: float = 1, gpus: float = 0, jobs: int | None = None
-    ) -> None:
+    def __init__(self, *, cpus: float = 1, gpus: float = 0, jobs: int | None = None) -> None:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a task without GPUs keeps what it sees
         try:
             import ray
@@ -43,7 +40,7 @@ class RayExecutor:
             raise PhmrunError("Ray is not installed", hint="Run: pip install 'phmrun[ray]'") from error
         self._ray = ray
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise PhmrunError(f"the Ray cluster cannot be reached: {error}", where="RAY_ADDRESS") from error
         there, asked = ray.cluster_resources(), {"CPU": cpus, "GPU": gpus}
