@@ -300,6 +300,7 @@ class HuggingFaceNetwork(nn.Module):
         self.has_frozen = folder is not None and any(map(_updates, structures.values()))
         meta = torch.get_default_device().type == "meta"
         self.model: Any = self._built(folder if self.has_frozen and not meta else None)
+        self.recipes = {name: (part.name, part.options) for name, part in structures_of(self.model).items()}
         longest = [getattr(settings, name, None) for name in ("max_position_embeddings", "n_positions")]
         if not any(longest):
             what = f"a network of {settings.model_type} names no longest sequence"
@@ -310,16 +311,23 @@ class HuggingFaceNetwork(nn.Module):
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
 
         Maps that have got another structure since (a run's ``maps``) are fitted to the folder's matrices.
+
+        Raises:
+            PhmrunError: (exit 2) There are such maps, and updates of frozen matrices, which are read from the folder.
         """
-        if self.folder is None or self.has_frozen:
+        if self.folder is None:
             return
-        read = self._built(self.folder)
-        recipes = {name: (structure.name, structure.options) for name, structure in structures_of(read).items()}
         others = {
             name: part
             for name, part in structures_of(self.model).items()
-            if (part.name, part.options) != recipes.get(name)
+            if (part.name, part.options) != self.recipes.get(name) and ".structure." not in name
         }
+        if others and (self.has_frozen or any(part.adapter for part in others.values())):
+            hint = "model.only chooses the maps that are updated."
+            raise PhmrunError("updates of a folder (added) do not go with single maps", where="maps", hint=hint)
+        if self.has_frozen:
+            return
+        read = self._built(self.folder)
         if others:
             plain = structures_of(structured(read_model(self.folder, self.settings, self.head), {}, near=True))
         for name, structure in others.items():

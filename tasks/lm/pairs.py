@@ -54,7 +54,8 @@ class MinimalPairs:
             what = f"there are no minimal pairs called {name!r}, neither here nor in the data directory"
             hint = f"A line of a file .jsonl: {SAMPLE}. BLiMP is searched for in {data_dir() / 'blimp'}."
             raise PhmrunError(what, where="--pairs", hint=hint, code=ExitCode.DATA)
-        self.name = place.name.removesuffix(".gz").removesuffix(".jsonl")
+        name = place.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
+        self.name = f"pairs-{name}" if name in ("train", "validation", "val", "dev", "test") else name
         self.files = {self.name: self.pairs}
 
     def sources(self, split: str) -> Sequence[Path]:

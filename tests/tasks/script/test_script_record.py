@@ -10,6 +10,7 @@ import phmrun
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.status import State
+from phmrun.tasks.script.scores import Scores
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +107,10 @@ def test_a_fork_records_nothing(end):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert (only_run().status.state, only_run().metrics()["test/accuracy"]["value"]) == (State.DONE, 1)
     only_run().manifest.check_all()
+
+
+def test_a_replaced_score_has_no_items_of_the_one_before():
+    scores = Scores()
+    scores.add("test/accuracy", None, [1, 0])
+    scores.add("test/accuracy", 40.0)
+    assert not scores.items
