@@ -197,8 +197,8 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     check_out(directory, "config.json" if kind == "transformers" else "adapter_config.json")
     with replacing_directory(directory) as beside:
         if kind == "peft":
-            if settings.path is None:
-                what = "updates without the folder of their model: the run has no model.path"
+            if settings.path is None or trained.config.adapts:
+                what = "these are not updates of the folder model.path: there is none, or the run adapts another run"
                 raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
             difference = folders.write_peft(model, beside, base=str(settings.path), name=directory.name, facts=facts)
         else:

@@ -131,7 +131,7 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         facts: "run" and "layer" for the model card.
 
     Raises:
-        PhmrunError: (exit 2) The network has no update.
+        PhmrunError: (exit 2) The network has no update, or other trained weights.
     """
     maps = [(place, part.structure) for place, part in network.named_modules() if isinstance(part, Linear)]
     updates = [_factored(place, structure) for place, structure in maps if isinstance(structure, Added)]
@@ -145,6 +145,11 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
     parts = {name.partition(".")[0] for name, _ in network.named_parameters()} - {network.base_model_prefix}
     head = sorted(parts) if is_classifier(network) else []
+    kept = tuple(f"{part}." for part in (*(update.name for update in updates), *head))
+    trained = (place for place, weight in network.named_parameters() if weight.requires_grad)
+    if rest := [place for place in trained if not place.startswith(kept)]:
+        what = f"{rest[0]} is trained, too; an adapter of peft holds updates of linear maps alone"
+        raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
     for place, weight in network.named_parameters():
         if place.partition(".")[0] in head:
             tensors[f"base_model.model.{place}"] = weight.detach().contiguous()
@@ -155,24 +160,19 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         "task_type": "SEQ_CLS" if head else "CAUSAL_LM",
         "modules_to_save": head or None,
         "base_model_name_or_path": base,
-        "inference_mode": True,
         "r": usual,
         "lora_alpha": usual,
-        "lora_dropout": 0.0,
-        "bias": "none",
         "target_modules": sorted(ranks),
         "rank_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
         "alpha_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
-        "fan_in_fan_out": False,
     }
     write_json(folder / "adapter_config.json", settings)
     save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     classes = f", num_labels={network.config.num_labels}" if head else ""
     code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"{classes}), "{name}")'
-    what = f"These are updates of `{base}` in peft's format."
     page = CARD.format(
-        library="peft", name=name, what=what, loader=kind, place=base, **facts,
-        code=f"from peft import PeftModel\n\n{code}",
+        library="peft", name=name, loader=kind, place=base, **facts,
+        what=f"These are updates of `{base}` in peft's format.", code=f"from peft import PeftModel\n\n{code}",
     )  # fmt: skip
     write_text(folder / "README.md", page)
     return max(update.error for update in updates)
