@@ -182,18 +182,11 @@ class AdaptiveSoftmax(nn.Module):
         tails = len(self.clusters) - 1
         self.cluster_weight = nn.Parameter(torch.empty(tails, self.clusters[0].width)) if tails else None
         self.cluster_bias = nn.Parameter(torch.empty(tails)) if bias and tails else None
-        self.reset_parameters(tied is not None, shared is not None)
-
-    def reset_parameters(self, tied: bool = False, shares_projections: bool = False) -> None:
-        """Draw the vectors of words and clusters with variance 1/in_features, in place.
-
-        That is standard deviation 1/√in_features; projections have 1/√(their inputs). Biases become zero. With
-        ``tied``, tables stay; with ``shares_projections``, projections stay.
-        """
-        std = self.in_features**-0.5
+        # Vectors of words and clusters have variance 1/in_features, projections 1/(their inputs); shared ones stay.
+        std = in_features**-0.5
         for table in self.tables:
-            table.reset_parameters(std, zero_bias=True, shared=tied)  # type: ignore[operator]
-        if not shares_projections:
+            table.reset_parameters(std, zero_bias=True, shared=tied is not None)  # type: ignore[operator]
+        if shared is None:
             _reset_projections(self.projections)
         if self.cluster_weight is not None:
             nn.init.normal_(self.cluster_weight, std=std)

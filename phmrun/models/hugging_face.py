@@ -238,8 +238,12 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         if scope == "embedding":  # a tied output shares the structure
             weights = {id(module.weight) for module in chosen}
             chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
+        drawn = not (near or structure == "dense" or _updates(structures[scope]) or next(model.parameters()).is_meta)
+        deviations = {name: float(m.get_parameter("weight").detach().std()) for m, name in chosen.items() if drawn}
         _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")
         converted += records
+        for name, deviation in deviations.items():  # as the matrices that transformers has drawn
+            model.get_submodule(f"{name}.structure").reset_parameters(deviation)  # type: ignore[operator]
     if is_classifier(model):
         for part in (part for name, part in model.named_children() if name != model.base_model_prefix):
             part.requires_grad_(True)

@@ -234,7 +234,8 @@ class LanguageModelPredictor:
         scores |= of_known
         here = "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256
         train = np.asarray(data.prepared.stores["train"].tokens[:MOST] if here else [], dtype=np.int64)
-        counts = self.vocabulary.counts or np.bincount(train, minlength=len(self.vocabulary))
+        # A vocabulary that was given has the counts of another text.
+        counts = np.bincount(train, minlength=len(self.vocabulary)) if here else self.vocabulary.counts or ()
         if np.any(counts):  # frequencies in the training text, with add-one smoothing
             frequency = np.array(counts, dtype=np.float64) + 1
             scores |= scored(-np.log(frequency / frequency.sum())[tokens], self.vocabulary.unit, "-of-unigram")
