@@ -110,9 +110,9 @@ def resolve_request(
     sources = [Source(label, nested({key: value})) for key, value, label in ordered]
     # The user's own files replace the dataset of a configuration file.
     section: Any = schema.model_fields["data"].annotation
-    labels = {key: label for label, values, _ in sources if isinstance(data := values.get("data"), dict) for key in data}
-    files = [label for key, label in labels.items() if key in section.files]
-    if files and "name" not in labels:
+    keys = {key: label for label, values, _ in sources if isinstance(data := values.get("data"), dict) for key in data}
+    files = [label for key, label in keys.items() if key in section.files]
+    if files and "name" not in keys:
         whole = {"reduced": False} if "reduced" in section.model_fields else {}  # applies to datasets only
         sources.insert(0, Source(files[0], {"data": {"name": "files", **whole}}))
     everything = [base, *(config_source(name) for name in configs), *sources]

@@ -162,6 +162,7 @@ def _take_over(module: TrainingModule, theirs: TrainingModule) -> list[str]:
     name. Updates with another base are only checked. Return the names of updates and weights that the base run lacks,
     or has in another shape; these are not copied.
     """
+    theirs.eval()  # a guided matrix is then that of its structure alone
     updates, matrices = _updates(module), structures_of(theirs.network)
     state, weights = module.network.state_dict(), theirs.network.state_dict()
     missing = []

@@ -153,18 +153,20 @@ class LSTM(nn.Module):
             Outputs of the top layer in the layout of the inputs, with concatenated directions; and the last h and c.
 
         Raises:
-            PhmrunError: The cell is not "standard", or the inputs do not have three dimensions.
+            PhmrunError: The cell is not "standard", the inputs do not have three dimensions, or the state is of another
+                number of sequences.
         """
         if self.cell != "standard":
             raise PhmrunError(f"the cell {self.cell!r} of an LSTM reads padded sequences alone, by `outputs`")
         data, sizes, order, back = inputs if isinstance(inputs, PackedSequence) else (inputs, None, None, None)
         if sizes is None and data.dim() != 3:
             raise PhmrunError(f"an LSTM reads a batch of sequences, three dimensions, not {data.dim()}")
+        batch = data.shape[0 if self.batch_first else 1] if sizes is None else int(sizes[0])
         if state is None:
-            batch = data.shape[0 if self.batch_first else 1] if sizes is None else int(sizes[0])
-            zeros = data.new_zeros(self.num_layers * self.directions, batch, self.hidden_size)
-            state = zeros, zeros
-        elif order is not None:
+            state = 2 * (data.new_zeros(self.num_layers * self.directions, batch, self.hidden_size),)
+        if state[0].shape[1] != batch:
+            raise PhmrunError(f"the state is of {state[0].shape[1]} sequences, and the inputs are {batch}")
+        if order is not None:
             state = state[0].index_select(1, order), state[1].index_select(1, order)
         outputs, (h, c) = self._run(data, sizes, state)
         if back is not None:

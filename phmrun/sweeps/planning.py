@@ -130,9 +130,8 @@ class RecordedData:
             runs = self._of_name[name] = {}
             for run in list_runs(self._runs_dir):
                 if run.id.startswith(name) and (identity := run.identity()):
-                    sums = {
-                        k: v for k, v in identity["fingerprints"].items() if not k.startswith(("plugin ", "package "))
-                    }
+                    marks = identity["fingerprints"].items()
+                    sums = {k: v for k, v in marks if not k.startswith(("plugin ", "package "))}
                     if sums:
                         of_data = runs.setdefault(_key(identity["task"], identity["values"]), {})
                         of_data[json.dumps(sums, sort_keys=True)] = run

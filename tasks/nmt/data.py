@@ -9,12 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
-from phmrun.families.sequence_to_sequence.data import (
-    ParallelCorpus,
-    ParallelData,
-    build_parallel_data,
-    builtin_pairs,
-)
+from phmrun.families.sequence_to_sequence.data import ParallelCorpus, ParallelData, build_parallel_data, builtin_pairs
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.lines import read_parallel
 

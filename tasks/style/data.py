@@ -84,7 +84,7 @@ def hits(train: Pairs) -> Mapping[str, Hits]:
     """
     classifier = cache(partial(_classifier, train))  # trained at the first call
     # Words are compared, so that white space does not count.
-    unchanged: Hits = lambda *sides: [one.split() == other.split() for one, other in zip(*sides, strict=True)]  # noqa: E731
+    unchanged: Hits = lambda *sides: [line.split() == other.split() for line, other in zip(*sides, strict=True)]  # noqa: E731
     return {"unchanged": unchanged, "style": lambda _, outputs: classifier()(outputs)}
 
 

@@ -166,6 +166,7 @@ def prepare_items(
         "words": data.vocabulary.model_dump(exclude={"kind"} if data.vocabulary.kind == "word" else None),
         "max_length": data.max_length,
         "splits": sorted(readers),
+        **({"hold_out": data.hold_out} if data.hold_out else {}),
         **({} if tokenizer is None else {"tokenizer": tokenizer.sha256, "rows": len(tokenizer)}),
     }
 
