@@ -74,8 +74,9 @@ def test_a_page_runs_and_prints_as_it_is_written(page, tmp_path_factory, tmp_pat
     for name in ("examples", "results"):
         (tmp_path / name).symlink_to(DOCS.parent / name)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    monkeypatch.setenv("COLUMNS", "200")
+    # Without data, since a plan tells of those that are here.
+    for name, value in {"WANDB_MODE": "disabled", "COLUMNS": "200", "PHMRUN_DATA": str(tmp_path / "none")}.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))  # a page's metric would score other tests
     with forked_runs(12):
         assert run_page(page, tmp_path, monkeypatch, capsys)
