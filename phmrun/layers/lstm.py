@@ -165,7 +165,8 @@ class LSTM(nn.Module):
         if state is None:
             state = 2 * (data.new_zeros(self.num_layers * self.directions, batch, self.hidden_size),)
         if state[0].shape[1] != batch:
-            raise PhmrunError(f"the state is of {state[0].shape[1]} sequences, and the inputs are {batch}")
+            what = f"the state is of {state[0].shape[1]} sequences, and the inputs are {batch}"
+            raise PhmrunError(what, hint="A run that extends another needs its batch.size.")
         if order is not None:
             state = state[0].index_select(1, order), state[1].index_select(1, order)
         outputs, (h, c) = self._run(data, sizes, state)

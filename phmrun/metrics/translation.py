@@ -176,9 +176,8 @@ def bleu_counts(hypotheses: Sequence[str], references: Sequence[str], *, tokeniz
         PhmrunError: (exit 3) The two sides differ in their number of sentences, or are empty.
     """
     require_pairs(hypotheses, references)
-    metric = _sacrebleu().BLEU(
-        effective_order=True, tokenize=tokenizer
-    )  # changes a sentence's score, but not its counts
+    # The order changes a sentence's score, but not its counts.
+    metric = _sacrebleu().BLEU(effective_order=True, tokenize=tokenizer)
     pairs = zip(hypotheses, references, strict=True)
     scores = [metric.sentence_score(hypothesis, [reference]) for hypothesis, reference in pairs]
     rows = [(*score.counts, *score.totals, score.sys_len, score.ref_len) for score in scores]

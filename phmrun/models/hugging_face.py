@@ -215,7 +215,8 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         structures: Structure and options by scope; dense matrices keep their values. A dense map in a block can get
             another structure later, as by `phmrun compress`.
         only: Ends of names of the blocks' maps that get the structure, with commas between; empty: all maps.
-        near: True to start at the nearest structured matrices to the present ones, False to draw new ones.
+        near: True to start at the nearest structured matrices to the present ones, False to draw new ones
+            with their standard deviation.
 
     Raises:
         PhmrunError: No map is called so, or a structure does not fit maps, which are listed.

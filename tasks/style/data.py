@@ -83,9 +83,7 @@ def hits(train: Pairs) -> Mapping[str, Hits]:
     ``train`` yields training pairs without copies; it is read when "style" is first measured.
     """
     classifier = cache(partial(_classifier, train))  # trained at the first call
-    # Words are compared, so that white space does not count.
-    unchanged: Hits = lambda *sides: [line.split() == other.split() for line, other in zip(*sides, strict=True)]  # noqa: E731
-    return {"unchanged": unchanged, "style": lambda _, outputs: classifier()(outputs)}
+    return {"unchanged": _same, "style": lambda _, outputs: classifier()(outputs)}
 
 
 def measures(train: Pairs) -> Mapping[str, OutputMeasure]:
@@ -109,6 +107,14 @@ def read_items(run: Run, split: str, part: str, name: str) -> Items | None:
     # The classifier leaves out pairs with equal sides, so that added copies do not count.
     counted = hits(partial(read_parallel, *files["train"]))[name](sources, read_outputs(run, split))
     return Items(np.array([[hit, 1] for hit in counted], dtype=np.float64), checksum(references))
+
+
+def _same(sources: Sequence[str], outputs: Sequence[str]) -> list[bool]:
+    """Return True for each output that equals its source.
+
+    Words are compared, so the amount and kind of white space between them does not count.
+    """
+    return [source.split() == output.split() for source, output in zip(sources, outputs, strict=True)]
 
 
 def _share(name: str, hit: Hits, sources: Sequence[str], outputs: Sequence[str]) -> Score:
