@@ -163,8 +163,6 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         "r": usual,
         "lora_alpha": usual,
         "bias": "none",
-        "lora_dropout": 0.0,
-        "inference_mode": True,
         "target_modules": sorted(ranks),
         "rank_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
         "alpha_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
