@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from operator import ne
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class RowComparison:
         floor: Name and value of the score's best floor; ``None`` if the runs have none.
         dropped: Seeds that chose the settings and are not counted.
         choices: Number of values among which each seed chose itself; 0 if the settings are fixed.
+        baseline: Row of the baseline.
     """
 
     judgement: Judgement
@@ -47,6 +49,7 @@ class RowComparison:
     floor: tuple[str, float] | None = None
     dropped: int = 0
     choices: int = 0
+    baseline: int = 0
 
     @property
     def verdict(self) -> Verdict:
@@ -93,9 +96,10 @@ def differences(
 ) -> dict[Place, RowComparison]:
     """Compare a table's cells with their dense cells.
 
-    The comparisons with one dense cell are simultaneous. The baseline of a cell is the first dense cell of its column,
-    else of its row, with the same score, data and length of training. Cells without a baseline, with other test items
-    than it, or without runs are left out, as are the baselines. Shows progress on stderr.
+    The comparisons with one dense cell are simultaneous. The baseline of a cell is the dense cell of its column whose
+    row is most like its own, else the first of its row, with the same score, data and length of training. Cells without
+    a baseline, with other test items than it, or without runs are left out, as are the baselines. Shows progress on
+    stderr.
 
     Args:
         table: The table.
@@ -111,11 +115,12 @@ def differences(
         if dense is not None and not lacks_direction(score):
             groups.setdefault((score, id(dense)), (dense, {}))[1][place] = figure
     compared: dict[Place, RowComparison] = {}
-    reader = RunItems()
+    reader, rows = RunItems(), {id(figure): place[0] for place, figure in table.cells.items()}
     total = sum(len(figures) for _, figures in groups.values())
     with progress("comparing with the dense cells", total, "cells") as advance:
         for (score, _), (dense, figures) in groups.items():
-            compared |= {pair.place: pair for pair in _compared(figures, dense, score, margin, reader)}
+            pairs = _compared(figures, dense, score, margin, reader)
+            compared |= {pair.place: replace(pair, baseline=rows[id(dense)]) for pair in pairs}
             advance(len(figures))
     return _as_trained(table, compared)
 
@@ -276,8 +281,13 @@ def _candidates(
     """Yield place, cell, possible baselines, and score, that of the column.
 
     The nearest baseline is the first. Baselines have its score and data; those of its column come before those of its
-    row. Cells without runs, without candidates, and baselines themselves are skipped.
+    row, and in the column those whose rows have the most equal labels: "phm, width 16" is beside "dense, width 16".
+    Cells without runs, without candidates, and baselines themselves are skipped.
     """
+
+    def unlike(at: Place) -> int:
+        """Return the number of labels in which a baseline's row differs from the cell's."""
+        return sum(map(ne, table.rows[at[0]], table.rows[row]))
 
     def is_baseline(figure: Figure) -> bool:
         """True if all experiments of a cell are dense, named by their sweep, or match ``baseline`` if it is given."""
@@ -288,8 +298,8 @@ def _candidates(
     for (row, column), figure in ended.items():
         if (row, column) in bases:
             continue
-        nearest = [other for at, other in bases.items() if at[1] == column]
-        nearest += [other for at, other in bases.items() if at[0] == row]
+        beside = sorted((at for at in bases if at[1] == column), key=unlike)
+        nearest = [bases[at] for at in [*beside, *(at for at in bases if at[0] == row)]]
         if candidates := [other for other in nearest if (other.score, other.data) == (figure.score, figure.data)]:
             yield (row, column), figure, candidates, figure.score
 

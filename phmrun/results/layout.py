@@ -304,6 +304,9 @@ def verdict_notes(table: ResultTable, comparisons: Sequence[RowComparison]) -> I
         if comparison.judgement.needed and comparison.judgement.difference:
             name = f"{table.names[comparison.place[0]]}{table.under(comparison.place[1])}"
             yield f"{name}: about {comparison.judgement.needed} seeds of each are likely to decide"
+    references = {comparison.place[0]: comparison.baseline for comparison in comparisons}
+    if len(set(references.values())) > 1:
+        yield from (f"{table.names[row]}: beside {table.names[other]}" for row, other in references.items())
     for settings in dict.fromkeys(comparison.settings for comparison in comparisons):
         beside = "" if is_pair else f" from {baseline}"
         yield f"estimand: difference of mean scores{beside} over training seeds, test set fixed; {settings}"

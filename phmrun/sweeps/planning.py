@@ -14,6 +14,7 @@ from typing import Any
 from phmrun.config import Experiment, Task, semantic_values
 from phmrun.config.identity import run_id
 from phmrun.config.options import options_of
+from phmrun.documents import flat
 from phmrun.engine.code import code_marks
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.grouping import grouped_by
@@ -120,7 +121,7 @@ class RecordedData:
         self._of_name: dict[str, dict[str, dict[str, Run]]] = {}
 
     def _runs(self, config: Experiment) -> dict[str, Run]:
-        """Return the runs with an experiment's data settings, by checksums as JSON.
+        """Return the runs with an experiment's data settings and names of files, by checksums as JSON.
 
         Of runs with the same checksums, the last by name counts. Runs of another task and data by their ids are not
         read, and those without checksums left out.
@@ -135,7 +136,13 @@ class RecordedData:
                     if sums:
                         of_data = runs.setdefault(_key(identity["task"], identity["values"]), {})
                         of_data[json.dumps(sums, sort_keys=True)] = run
-        return self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
+        of_data = self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
+        named = flat(config.model_dump(mode="json", include={"data": True, "model": {"path"}}))
+        return {
+            sums: run
+            for sums, run in of_data.items()
+            if all(value == run.settings.get(key, value) for key, value in named.items())
+        }
 
     def require_unambiguous(self, config: Experiment) -> None:
         """Check that runs with these data settings have the same checksums.

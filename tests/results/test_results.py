@@ -7,7 +7,7 @@ from phmrun.ledger.listing import recorded_run
 from phmrun.papers.table import Column, PaperRow, PaperTable
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
-from phmrun.results.layout import lay_out, plain_rows
+from phmrun.results.layout import lay_out, plain_rows, verdict_notes
 from phmrun.results.table import Heading, score_headings, tabulate
 from phmrun.sweeps.results import paper_headings
 
@@ -175,6 +175,22 @@ def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, c
     assert [heading.score for heading in first] == ["test/loss", "test/bleu"]
     older = entry({"layer": "dense", "seed": "9"}, {**DENSE, "seed": 9}, {"test/bleu": 30.0})
     assert [heading.score for heading in score_headings([*entries, older], [], [])] == ["test/bleu"]
+
+
+def test_a_row_is_compared_with_the_dense_row_most_like_it(entry):
+    means = {("dense", "8"): 10.0, ("dense", "16"): 30.0, ("phm", "8"): 8.0, ("phm", "16"): 20.0}
+    entries = [
+        entry(
+            {"layer": layer, "width": width},
+            {**(DENSE if layer == "dense" else PHM), "seed": seed},
+            {"test/bleu": mean},
+        )
+        for (layer, width), mean in means.items()
+        for seed in range(4)
+    ]
+    compared = differences(table := tabulate(entries, ["layer", "width"], score_headings(entries, [], [])))
+    assert {place[0]: pair.judgement.difference.value for place, pair in compared.items()} == {2: -2.0, 3: -10.0}
+    assert "phm, width 16: beside dense, width 16" in verdict_notes(table, list(compared.values()))
 
 
 def test_trained_parameters_stand_beside_the_others_if_a_run_has_frozen_ones(entry):

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from tiny_experiments import write_corpus
 
 from phmrun.cli.app import main
 from phmrun.config import to_yaml
@@ -43,3 +44,12 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["sweep", str(nmt), "--plan", "--runs-dir", str(tmp_path / "runs")])
     assert "6 cells: 2 done · 2 blocked · 2 invalid" in capsys.readouterr().out
+
+
+def test_a_row_with_another_file_takes_no_checksums_of_the_first(nmt, tmp_path):
+    (cell, *_) = planned(nmt, tmp_path / "runs").cells
+    done(tmp_path / "runs", cell, cell.marks)
+    other = write_corpus(tmp_path / "other", seed=1)
+    nmt.write_text(nmt.read_text().replace(str(tmp_path / "corpus"), str(other)))
+    (moved, *_) = planned(nmt, tmp_path / "runs").cells
+    assert (moved.run_id != cell.run_id, moved.marks) == (True, planned(nmt, tmp_path / "no runs").cells[0].marks)
