@@ -119,7 +119,9 @@ class TransformerOptions(ModelConfig):
     and Barutçu's PHM+ at n = 2, 4 and 8.
     """
     start: Literal["usual", "glorot"] = "usual"
-    """Initialization: usual for each layer, or all matrices and factors from Glorot's distribution."""
+    """Initialization: usual for each layer, or all matrices and factors from Glorot's distribution, except updates
+    (`added`), which start at zero.
+    """
     tie: Literal["all", "decoder", "embeddings", "none"] = "all"
     """Shared: both embeddings and the output layer; the decoder's two; the two embeddings; nothing."""
 

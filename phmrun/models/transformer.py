@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from phmrun.errors import PhmrunError
 from phmrun.kernels.dropout import dropout
 from phmrun.layers import FeedForward, Linear, MultiheadAttention, build_embedding, tied_output
+from phmrun.layers.adapters import adapters_of
 from phmrun.layers.adaptive import TiedOutput
 from phmrun.layers.inference import table_of
 from phmrun.layers.network import DENSE, Structures
+from phmrun.layers.structures.guided import Guided
 from phmrun.models.options import TransformerOptions
 from phmrun.models.positions import RelativePositions, SinusoidalPositions
 from phmrun.registry import EMBEDDINGS
@@ -274,9 +276,13 @@ class Transformer(EncoderDecoder):
         for module in dict.fromkeys(drawn):
             module.reset_parameters(width**-0.5)  # type: ignore[operator]
         if options.start == "glorot":
+            updates = {parameter for update in adapters_of(self) for parameter in update.parameters()}
             for parameter in self.parameters():
-                if parameter.dim() > 1:
+                if parameter.dim() > 1 and parameter not in updates:
                     nn.init.xavier_uniform_(parameter)
+            for module in self.modules():
+                if isinstance(module, Guided):
+                    module.copy_to_dense()
 
 
 def with_tables(network: EncoderDecoder) -> EncoderDecoder:

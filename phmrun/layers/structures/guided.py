@@ -85,9 +85,13 @@ class Guided(Structure):
     def reset_parameters(self, std: float) -> None:
         """Draw Ŵ by its structure, and copy it to D, in place."""
         self.inside.reset_parameters(std)
+        self.copy_to_dense()
+
+    @torch.no_grad()
+    def copy_to_dense(self) -> None:
+        """Copy Ŵ to D, in place."""
         if not self.dense.is_meta:  # the product's meta kernel imports torch's compiler
-            with torch.no_grad():
-                self.dense.copy_(self.inside.materialize())
+            self.dense.copy_(self.inside.materialize())
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit Ŵ by its structure, and copy ``weight`` to D, in place.
