@@ -58,10 +58,10 @@ class OptimizerConfig(Section):
     clip_update: float = Field(0.0, ge=0)
     """lazy-adam: largest L2 norm of the update over all weights; 0: no limit."""
     weight_decay: float = Field(0.0, ge=0)
-    """Weight decay λ: an L2 penalty, or with adamw, muon and lamb decoupled from the gradient."""
+    """Weight decay λ: an L2 penalty, or with adamw, muon and lamb decoupled from the gradient; lazy-adam has none."""
     rates: Literal["one", "structure"] = "one"
     """one: the same learning rate for all parameters; structure: a rate for each factor of a weight matrix by its shape
-    (Qiu et al. 2024). --dry-run shows the rates.
+    (Qiu et al. 2024), except for muon and lazy-adam. --dry-run shows the rates.
     """
     map_rate: float = Field(1.0, gt=0)
     """Factor of the learning rate of all weight matrices, dense ones too, except embeddings and output."""

@@ -66,6 +66,11 @@ LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
 """Needs the extra ``optimizers``."""
 LAZY_ADAM = Kind(LazyAdam, groups=table_groups)
 MUON = Kind(MuonWithAdamW, shrinks=True, groups=muon_groups)
+REQUIRED = {
+    "clip_update": "Use training.optimizer.name=lazy-adam, or training.clip to clip gradients.",
+    "weight_decay": "Set it to 0, or use training.optimizer.name=adam or adamw.",
+}
+"""Hint by each setting that is refused, unless 0, for optimizers without a parameter of this name."""
 
 
 def optimizer_kind(name: str) -> Kind:
@@ -101,8 +106,7 @@ def build_optimizer(
 ) -> Optimizer:
     """Build an optimizer with learning rate 1, which the schedule multiplies.
 
-    Settings that the optimizer's signature does not have are ignored, except ``clip_update``. An optimizer's own
-    parameter groups are used only for a network with one rate for all.
+    Other settings than :data:`REQUIRED` are ignored if the optimizer's signature does not have them.
 
     Args:
         parameters: Parameters, or a network, which muon needs.
@@ -116,8 +120,8 @@ def build_optimizer(
         fused: Update all parameters by one kernel if the optimizer supports it.
 
     Raises:
-        PhmrunError: (exit 2) There is no such optimizer, its package is not installed, it cannot clip updates, or it is
-            muon with other rates than one.
+        PhmrunError: (exit 2) There is no such optimizer, its package is not installed, it lacks a required setting, or
+            it has parameter groups of its own and the rates are not one.
         TypeError: What is built is no ``torch.optim.Optimizer``.
     """
     kind = optimizer_kind(name)
@@ -131,24 +135,20 @@ def build_optimizer(
         ) from error
     supported = inspect.signature(optimizer).parameters
     settings: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
-    settings["weight_decouple"] = False  # Lamb as published
-    settings["clip_update"] = clip_update
-    if clip_update and "clip_update" not in supported:
-        what = f"the optimizer {name!r} clips no updates"
-        hint = "Use training.optimizer.name=lazy-adam, or training.clip to clip gradients."
-        raise PhmrunError(what, where="training.optimizer.clip_update", hint=hint)
+    settings |= {"clip_update": clip_update, "weight_decouple": False}  # Lamb as published
+    for key, hint in REQUIRED.items():
+        if settings[key] and key not in supported:
+            raise PhmrunError(f"the optimizer {name!r} has no {key}", where=f"training.optimizer.{key}", hint=hint)
     trained: Any = parameters
     if isinstance(parameters, nn.Module):
         structured = rates != "one" or map_rate != 1
-        if structured and name == "muon":
-            what = "muon takes one learning rate: its steps depend on no shape"
+        if structured and kind.groups:
+            what = f"the optimizer {name!r} takes one learning rate: it has parameter groups of its own"
             raise PhmrunError(what, where="training.optimizer.rates", hint="rates: one, map_rate: 1; or use adamw.")
-        trained = parameters.parameters()
+        trained = kind.groups(parameters) if kind.groups else parameters.parameters()
         if structured:
             by_shape = rates == "structure"
             trained = parameter_groups(parameters, name, weight_decay, by_shape=by_shape, map_rate=map_rate)
-        if kind.groups and not structured:
-            trained = kind.groups(parameters)
     built = optimizer(trained, lr=1.0, **{key: value for key, value in settings.items() if key in supported})
     if not isinstance(built, Optimizer):
         raise TypeError(f"the optimizer {name!r} is {type(built).__name__}, not torch.optim.Optimizer")

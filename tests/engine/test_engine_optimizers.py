@@ -58,6 +58,15 @@ def test_unknown_names_are_refused_with_the_nearest():
         build_optimizer([], name="adamv")
 
 
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [("adam", "clip_update"), ("lazy-adam", "weight_decay"), ("lazy-adam", "map_rate"), ("muon", "map_rate")],
+)
+def test_settings_that_an_optimizer_lacks_are_refused(name, setting):
+    with pytest.raises(PhmrunError, match=f"{name!r} (has no {setting}|takes one learning rate)"):
+        build_optimizer(nn.Linear(2, 2), name=name, **{setting: 0.5})
+
+
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize(("name", "decay"), [("adam", 0.0), ("adam", 0.1), ("adamw", 0.1)])
 def test_two_updates_by_hand(name, decay, fused):
