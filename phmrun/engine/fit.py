@@ -180,7 +180,7 @@ def fit(
     )
     looking = [validation, progress, stopping, checkpoints]  # in this order: a checkpoint comes last
     callbacks = [randomness, meter, *([averaging] if averaging else []), *looking]
-    trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing)
+    trainer = build_trainer(training, hardware, callbacks, directory, total, before_writing, bool(module.changing))
     if training.precision == "bf16-mixed" and trainer.strategy.root_device.type == "cpu" and not has_bf16():
         LOG.warning("this processor has no 16-bit arithmetic: bf16-mixed takes two to nine times as long as 32 on such")
     trainer.precision_plugin.convert_module(module)  # before loading a checkpoint, whose weights may have 64 bits
@@ -249,11 +249,13 @@ def build_trainer(
     directory: Path,
     steps: int,
     before_writing: Callable[[], None] | None = None,
+    unused: bool = False,
 ) -> pl.Trainer:
     """Return Lightning's trainer without its own logging, validation and checkpoints.
 
     It also shows no progress bar. More than two processes by DDP sum gradients in a fixed order, if the strategy is
-    "auto" or "ddp". ``steps`` is the maximum number of optimizer steps, -1 for no limit.
+    "auto" or "ddp". ``steps`` is the maximum number of optimizer steps, -1 for no limit. With ``unused``, some
+    parameters may have no gradient in a step; then two processes sum like more than two.
     """
     build = partial(
         pl.Trainer,
@@ -279,7 +281,7 @@ def build_trainer(
     )
     # Only a built trainer knows the number of processes.
     trainer = build(strategy=hardware.strategy)
-    several = isinstance(trainer.strategy, DDPStrategy) and trainer.world_size > 2
+    several = isinstance(trainer.strategy, DDPStrategy) and (trainer.world_size > 2 or unused)
     return build(strategy=FIXED_ORDER) if several and hardware.strategy in ("auto", "ddp") else trainer
 
 

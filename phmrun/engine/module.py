@@ -216,7 +216,7 @@ class TrainingModule(nn.Module):
         self.schedule = schedule
 
     @cached_property
-    def _changing(self) -> list[Structure]:
+    def changing(self) -> list[Structure]:
         """Structures that change during training, as they are at the first step."""
         return [part for part in self.network.modules() if isinstance(part, Structure) and part.temporary]
 
@@ -284,7 +284,7 @@ class TrainingModule(nn.Module):
         Lightning divides by them. Structures that change during training first get the progress, (step + 1) /
         max_steps.
         """
-        for structure in self._changing:
+        for structure in self.changing:
             structure.set_progress((self.trainer.global_step + 1) / self.trainer.max_steps)
         loss = self.loss(batch)
         total = self.teacher.taught(loss.total, loss.predictions, batch) if self.teacher else loss.total

@@ -20,7 +20,11 @@ ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"training": {"accumulate": 4}},
         {"training": {"accumulate": 2}},
     ),
-    "lm": ({"model": NO_DROPOUT["lm"]}, {"batch": {"size": 8}}, {"batch": {"size": 4}}),
+    "lm": (
+        {"model": NO_DROPOUT["lm"], "layer": {"structure": "guided"}},
+        {"batch": {"size": 8}},
+        {"batch": {"size": 4}},
+    ),
 }
 """By task: what makes it deterministic, and the settings of one process that equal those of two."""
 

@@ -163,7 +163,7 @@ def test_the_structure_of_a_single_map_is_drawn_and_changes_during_training(tmp_
         torch.manual_seed(seed)
         torch.full((300_000,), torch.nan)  # what unwritten memory would hold
         module = build_module(config, 40, 2)
-        weights.append(torch.cat([build_weight(part).detach().flatten() for part in module._changing]))
+        weights.append(torch.cat([build_weight(part).detach().flatten() for part in module.changing]))
         assert weights[-1].std() == pytest.approx(0.17, rel=0.2)  # of the dense maps
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
