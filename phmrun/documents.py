@@ -357,3 +357,10 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in values.items():
         joined |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return joined
+
+
+def value_at(values: Any, key: str, default: Any = None) -> Any:
+    """Return the value at a dotted key of nested mappings; ``default`` if it is missing or None."""
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return default if values is None else values

@@ -152,7 +152,7 @@ def by_runner(
 
 
 def _ask(run: "Run") -> None:
-    """Ask for confirmation before a run is deleted; return if the answer is yes.
+    """Ask for confirmation before a run is deleted; return if the answer is yes, or nothing has been computed.
 
     Raises:
         PhmrunError: Standard input is not a terminal.
@@ -160,6 +160,8 @@ def _ask(run: "Run") -> None:
     """
     try:
         status = run.status
+        if not status.step and not status.seconds:
+            return
         extent = f"{status.state}, {status.step:,} steps"
     except PhmrunError as error:
         extent = f"damaged ({error.what})"

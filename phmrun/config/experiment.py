@@ -19,7 +19,7 @@ from phmrun.config.sections import (
     ModelConfig,
 )
 from phmrun.config.training import BatchConfig, DistillationConfig, TrainingConfig
-from phmrun.documents import Dumper
+from phmrun.documents import Dumper, value_at
 from phmrun.escaping import printable
 from phmrun.files import data_dir
 from phmrun.section import Formerly, OpenSection, Section, Unhashed, is_hashed
@@ -116,13 +116,8 @@ def provenance_values(config: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
     it, the result is empty.
     """
     marks = config.get("provenance", config.get("unsaid"))
-    values = {}
-    for key, text in marks.items() if isinstance(marks, Mapping) else ():
-        value: Any = config
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        values[key] = (value, str(text))
-    return values
+    entries = marks.items() if isinstance(marks, Mapping) else ()
+    return {key: (value_at(config, key), str(text)) for key, text in entries}
 
 
 def leaves(config: Section, prefix: str = "") -> Iterator[tuple[str, Any]]:

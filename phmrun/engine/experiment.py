@@ -24,9 +24,9 @@ from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import Derivation, check_extension, check_teacher, open_run, take_over_base
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
-from phmrun.files import disk_errors, read_text, remove_unfinished, write_text
+from phmrun.files import disk_errors, read_text, write_text
 from phmrun.ledger import Run, State
-from phmrun.ledger.outcome import clear, has_begun, is_leader, log_file, outcome_kept, set_outcome
+from phmrun.ledger.outcome import begin, is_leader, log_file, outcome_kept, set_outcome
 from phmrun.ledger.sameness import require_same
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
@@ -135,8 +135,8 @@ def train(
         origin: Source of each value by dotted key; written into the run's ``config.yaml``.
         runs_dir: Directory of all runs.
         plugins: SHA-256 of the user's plug-in files, by file.
-        restart: Delete the run's files and train from the start. It is called before a run that has optimizer steps is
-            deleted, and may raise to prevent it. None: continue.
+        restart: Delete the run's files and train from the start. It is called before they are deleted, and may raise to
+            prevent it. None: continue.
         extend: Reference of a run whose last checkpoint becomes this run's first. If a layer is ``added``, the run's
             weights are frozen instead, and steps are counted from 0; unless that run has frozen weights itself.
         derivation: Another run to start or learn from.
@@ -176,13 +176,8 @@ def train(
         name, text = continued.id, read_text(continued.config_path)
     run = Run.create(runs_dir, name, text)
     with run.lock() if is_leader() else ending_with(leader_died()):
-        if restart and is_leader():
-            if has_begun(run):
-                restart(run)
-            clear(run, text)
         if is_leader():
-            remove_unfinished(run.path)
-            run.begin(identity)
+            begin(run, text, identity, restart)
             keep_data(run, text, data, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it from the start", run.id)

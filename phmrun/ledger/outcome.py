@@ -5,12 +5,12 @@ Only the first process of a run writes.
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from signal import Signals
 
 from phmrun.errors import Interrupted, PhmrunError
-from phmrun.files import remove
+from phmrun.files import remove, remove_unfinished
 from phmrun.ledger.lock import LOCK
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
@@ -31,10 +31,10 @@ def is_leader() -> bool:
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
     """Write the state and its reason into the status if the block raises.
 
-    The exception is raised again. Interrupts ("by SIGTERM", else "by the user") and broken pipes give the state
-    ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``, with its message; another error also
-    with its type. ``SystemExit`` changes nothing, unless a plug-in raised it. A run that is no longer ``running`` is
-    left unchanged.
+    The exception is raised again. Interrupts ("by SIGTERM", else "by the user"), broken pipes and ``SystemExit`` give
+    the state ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``, with its message; another
+    error also with its type, as does ``SystemExit`` in a plug-in. A run that is no longer ``running`` is left
+    unchanged.
 
     Args:
         run: Run in training.
@@ -58,6 +58,8 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
         reason = f"{fault.where}: {fault.what}" if fault else f"{type(error).__name__}: {error}"
         if fault or isinstance(error, Exception):
             set_outcome(run, failed, before + reason)
+        else:
+            set_outcome(run, State.INTERRUPTED, f"{before}the process was exited")
         raise
 
 
@@ -105,22 +107,24 @@ def log_file(run: Run) -> Iterator[None]:
         handler.close()
 
 
-def has_begun(run: Run) -> bool:
-    """True if the run has optimizer steps, or its status cannot be read."""
-    try:
-        return run.status.step > 0
-    except PhmrunError:
-        return True
-
-
-def clear(run: Run, config_yaml: str) -> None:
-    """Delete all of a run except its lock, and create it again.
+def begin(run: Run, config_yaml: str, identity: str, restart: Callable[[Run], None] | None) -> None:
+    """Begin or continue a run whose lock this process holds: remove unfinished files, and check its manifest.
 
     Args:
-        run: Run to clear.
-        config_yaml: Resolved config of the new run.
+        run: Run to begin.
+        config_yaml: Resolved config of a new run.
+        identity: Canonical identity of the run.
+        restart: Called before the run's files are deleted for a new beginning; may raise to prevent it. None: the run
+            is continued.
+
+    Raises:
+        PhmrunError: (exit 3) A checksum differs, or a file is missing.
     """
-    for path in run.path.iterdir():
-        if path.name != LOCK:
-            remove(path)
-    Run.create(run.path.parent, run.id, config_yaml)
+    if restart:
+        restart(run)
+        for path in run.path.iterdir():
+            if path.name != LOCK:
+                remove(path)
+        Run.create(run.path.parent, run.id, config_yaml)
+    remove_unfinished(run.path)
+    run.begin(identity)

@@ -68,7 +68,7 @@ class Mirror:
     def __init__(
         self, run: Run, mode: str | None = None, *, config: Mapping[str, Any] | None = None, whole: bool = False
     ) -> None:
-        self.mode = wandb_mode(mode)
+        self.mode, self._lock = wandb_mode(mode), run.access.lock
         self._step: int | None = None
         self._segment: Any = None
         self._surroundings = ExitStack()
@@ -143,8 +143,10 @@ class Mirror:
         """Close the segment, if it is open; online, wait until the upload is complete.
 
         ``exit_code`` is 0 if the run succeeded. W&B's service is stopped unless another W&B run of this process is
-        open. The previous environment variables are restored.
+        open. The previous environment variables are restored. Nothing is done in a forked copy of the run's process.
         """
+        if self._lock.forked:
+            return
         with self._surroundings:
             self._send(lambda segment: segment.finish(exit_code=exit_code))
             self._segment = None

@@ -13,6 +13,7 @@ from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, Source, run_id, semantic_values
 from phmrun.config.layering import run_config
+from phmrun.documents import value_at
 from phmrun.errors import PhmrunError
 from phmrun.files import sha256_of
 from phmrun.grouping import grouped_by
@@ -61,9 +62,7 @@ class Entry:
         """
         if key in self.at:
             return self.at[key]
-        value: Any = self.config
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        value = value_at(self.config, key)
         if key == "layer":
             value = network_label(self.config)
         elif key == DATA and self.own_data:  # ``train.en 1a2b3c``: the first file, and a checksum of all

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from phmrun.documents import flat, value_at
 from phmrun.errors import PhmrunError, nearest
 from phmrun.tasks.script.config import ScriptExperiment
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
 """Key, and a default after ``|``. Other braces are ordinary characters."""
-LAYERS = ("layer", "embedding", "output")
 PYTHON = ("python", "python3")
 
 
@@ -63,13 +63,10 @@ def check(config: ScriptExperiment) -> None:
     """
     words_of(config, Path("run"))
     values = _values(config, Path("run"))
-    used = [match[1] for match in PLACEHOLDER.finditer(f"{config.command} {config.scores}")]
-    optional = {"seed", "run", *(f"{key}.structure" for key in LAYERS if values[key] == {"structure": "dense"})}
-    unused = [
-        key
-        for key, value in values.items()
-        if not (isinstance(value, Mapping) or key in optional or any(f"{key}.".startswith(f"{name}.") for name in used))
-    ]
+    used = [f"{match[1]}." for match in PLACEHOLDER.finditer(f"{config.command} {config.scores}")]
+    dense = [f"{key}.structure" for key in config.structures if values[key] == {"structure": "dense"}]
+    optional = {"seed", "run", *dense}
+    unused = [key for key in _leaves(values) if key not in optional and not f"{key}.".startswith(tuple(used))]
     if unused:
         raise PhmrunError(
             f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect",
@@ -86,23 +83,18 @@ def check(config: ScriptExperiment) -> None:
 
 
 def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:
-    """Return the values of placeholders by dotted key; those of sections are mappings.
+    """Return the values of placeholders, nested.
 
     These are the settings, the seed, the absolute path of the run's folder, and layer, embedding and output with their
-    options. Keys without a value are left out.
+    options.
     """
-    layers = {key: getattr(config, key).arguments for key in LAYERS}
     settings = config.settings.__pydantic_extra__ or {}
-    return _by_key({**layers, **settings, "seed": config.seed, "run": str(run.absolute())})
+    return {**config.structures, **settings, "seed": config.seed, "run": str(run.absolute())}
 
 
-def _by_key(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return values and nested values other than None, by dotted key."""
-    table: dict[str, Any] = {}
-    for key, value in values.items():
-        table |= {} if value is None else {f"{prefix}{key}": value}
-        table |= _by_key(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {}
-    return table
+def _leaves(values: Mapping[str, Any]) -> list[str]:
+    """Return the dotted keys of values that are neither sections nor None, sorted."""
+    return sorted(key for key, value in flat(values).items() if value is not None)
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:
@@ -116,9 +108,9 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
 
     def replace(match: re.Match[str]) -> str:
         """Return the value of a placeholder as text, or its default."""
-        value = values.get(match[1], match[2])
+        value = value_at(values, match[1], default=match[2])
         if value is None:
-            names = sorted(key for key in values if not isinstance(values[key], Mapping))
+            names = _leaves(values)
             close = nearest(match[1], names)
             advice = f"Did you mean {{{close[0]}}}? " if close else ""
             hint = f"{advice}{{{match[1]}|0}} has the default 0."

@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,20 @@ from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, no_file, remove_unfinished, sha256_of, write_text
+from phmrun.files import disk_errors, no_file, sha256_of, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.environment import DataRecord, Split
-from phmrun.ledger.outcome import clear, is_leader, log_file, outcome_kept, set_outcome
+from phmrun.ledger.outcome import begin, is_leader, log_file, outcome_kept
 from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.registry import plugin_marks
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.scores import Scores, fault, natural
 
 LOG = logging.getLogger("phmrun.script")
 FOLDER = "script"
 """Folder of the script's own files in its run directory."""
-INPUTS = "inputs"
 STATUS_EVERY = 1.0
 """Minimum seconds between two writes of the status by :meth:`Recording.log`."""
 
@@ -43,7 +43,6 @@ class Recording:
         scores: Scores so far; they are written at the end.
         segment: Record of this process; not set if the run is done.
         mirror: Mirror in W&B; not set if the run is done.
-        closed: True after the block.
     """
 
     segment: Segment
@@ -52,12 +51,10 @@ class Recording:
     def __init__(self, run: Run, config: ScriptExperiment) -> None:
         self.run, self.config = run, config
         self.done = run.status.state is State.DONE
-        self._recorded = run.metrics() if self.done else {}
         self.resumed = run.status.started is not None
         self.scores = Scores()
-        self.closed = False
-        self._before, self._began, self._beaten = run.status.seconds, time.monotonic(), -STATUS_EVERY
-        self._step = run.status.step
+        self._step, self._before = run.status.step, run.status.seconds
+        self._began, self._beaten = time.monotonic(), -STATUS_EVERY
 
     @property
     def id(self) -> str:
@@ -98,8 +95,7 @@ class Recording:
         self._require_open()
         listed: Any = items.tolist() if items is not None and hasattr(items, "tolist") else items
         self.scores.add(name, plain(value, otherwise=repr), listed, signature="recorded")
-        recorded = self._recorded.get(name)
-        before, now = recorded and recorded["value"], self.scores.values[name]["value"]
+        before, now = self.run.score(name), self.scores.values[name]["value"]
         if self.done and before != now:
             raise PhmrunError(
                 f"{name} is {now}, and {before} is on record",
@@ -165,7 +161,6 @@ class Recording:
         self.scores.write(self.run, self.config.training.monitor)
         self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
         self.mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
-        self.mirror.finish()
 
     def _require_open(self) -> None:
         """Check that the block has not ended, and that this process has begun it.
@@ -173,13 +168,13 @@ class Recording:
         Raises:
             PhmrunError: (exit 2) It has ended, or this is a fork of that process.
         """
-        if self.closed:
+        self.run.lock().require()
+        if not self.run.lock().still_held():
             raise PhmrunError(
                 "the block of this run has ended; nothing more is recorded",
                 where=self.id,
                 hint="Call it within `with phmrun.record(…) as run:`.",
             )
-        self.run.access.lock.require()
 
 
 def input_checksums(config: ScriptExperiment) -> dict[str, str]:
@@ -198,7 +193,6 @@ def input_checksums(config: ScriptExperiment) -> dict[str, str]:
 @contextmanager
 def recording(
     config: ScriptExperiment,
-    marks: Mapping[str, str],
     *,
     origin: Mapping[str, str],
     runs_dir: Path,
@@ -214,76 +208,52 @@ def recording(
 
     Args:
         config: Resolved configuration.
-        marks: Checksums that the run id depends on.
         origin: Source of each value by dotted key.
         runs_dir: Directory of the runs.
         plugins: SHA-256 of plug-in files by path.
         restart: Called with a run that has begun, before its records are deleted; None: the run is continued.
 
     Raises:
-        PhmrunError: (exit 2) Another process holds the run. (exit 3) Its records are damaged. (exit 4) No score was
-            set, or the disk is full.
+        PhmrunError: (exit 2) Another process holds the run. (exit 3) Its records are damaged, or an input is missing.
+            (exit 4) No score was set, or the disk is full.
     """
+    marks = {**input_checksums(config), **plugin_marks(plugins)}
     config = config.model_copy(update={"directory": config.folder})
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock():
-        if restart:
-            if run.status.started is not None:
-                restart(run)
-            clear(run, text)
-        remove_unfinished(run.path)
-        run.begin(canonical_identity(config, marks))
+        begin(run, text, canonical_identity(config, marks), restart)
         record = Recording(run, config)
-        try:
-            if record.done:
-                LOG.info("the run %s is done; --restart runs it from the start", run.id)
-                yield record
-                return
-            run.write_config(text)
-            inputs = Split.of([config.folder / name for name in config.inputs])
-            run.write_data(DataRecord({INPUTS: inputs} if inputs.files else {}, dict(marks)))
-            with (
-                log_file(run),
-                outcome_kept(run),
-                disk_errors(ExitCode.TRAINING, "The same command then continues the run."),
-                segment_of(run, {**facts(), "threads": config.hardware.threads}) as record.segment,
-            ):
-                run.set_state(State.RUNNING)
-                record.directory.mkdir(exist_ok=True)
-                for path in plugins:
-                    write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
-                run.fix(None)
-                record.mirror = Mirror(run, config.logging.wandb, config=config.model_dump(mode="json"))
-                LOG.info("run %s · %s", run.id, run.path)
-                with _interruptible(record):
+        if record.done:
+            LOG.info("the run %s is done; --restart runs it from the start", run.id)
+            yield record
+            return
+        run.write_config(text)
+        inputs = Split.of([config.folder / name for name in config.inputs])
+        run.write_data(DataRecord({"inputs": inputs} if inputs.files else {}, marks))
+        with (
+            log_file(run),
+            outcome_kept(run),
+            disk_errors(ExitCode.TRAINING, "The same command then continues the run."),
+            segment_of(run, {**facts(), "threads": config.hardware.threads}) as record.segment,
+        ):
+            run.set_state(State.RUNNING)
+            record.directory.mkdir(exist_ok=True)
+            for path in plugins:
+                write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+            run.fix(None)
+            LOG.info("run %s · %s", run.id, run.path)
+            with Mirror(run, config.logging.wandb, config=config.model_dump(mode="json")) as record.mirror:
+                try:
                     yield record
-                    if not run.access.lock.forked and run.status.state is State.RUNNING:  # a fork's parent ends the run
-                        record.finish()
-        finally:
-            record.closed = True
+                except BaseException:
+                    with suppress(OSError, PhmrunError):  # the disk is full, or this is a fork
+                        record.beat()
+                    raise
+                if not run.lock().forked and run.status.state is State.RUNNING:  # a fork's parent ends the run
+                    record.finish()
 
 
-@contextmanager
-def _interruptible(record: Recording) -> Iterator[None]:
-    """Write steps and seconds of a run if the block raises, and the state of one whose process exits."""
-    run = record.run
-    try:
-        yield
-    except BaseException as error:
-        if not run.access.lock.forked:
-            with suppress(OSError, PhmrunError):
-                if run.status.state is State.RUNNING:
-                    record.beat()
-            if isinstance(error, SystemExit):
-                set_outcome(run, State.INTERRUPTED, "the process was exited")
-        raise
-    finally:
-        if not run.access.lock.forked:
-            record.mirror.finish()
-
-
-@contextmanager
 def record(
     name: str,
     *,
@@ -292,7 +262,7 @@ def record(
     inputs: Sequence[str | os.PathLike[str]] = (),
     runs_dir: str | os.PathLike[str] | None = None,
     restart: bool = False,
-) -> Iterator[Recording]:
+) -> AbstractContextManager[Recording]:
     """Record a block of Python as a run.
 
         with phmrun.record("vit-digits", settings={"lr": 0.001}, seed=1) as run:
@@ -315,17 +285,14 @@ def record(
         PhmrunError: The settings are malformed, another process holds the run, or the block sets no score. Or this is
             not the first process of a distributed training.
     """
-    files = [os.fspath(path) for path in inputs]
-    values = {"data": {"name": name}, "seed": seed, "inputs": files, **(settings or {})}
+    values = {"data": {"name": name}, "seed": seed, "inputs": list(inputs), **(settings or {})}
     resolved = resolve(ScriptExperiment, [Source("settings", plain(values))], None)
     if not is_leader():
         raise PhmrunError("only the first process of a training records a run", where="LOCAL_RANK")
-    with recording(
+    return recording(
         resolved.config,
-        input_checksums(resolved.config),
         origin=resolved.origin,
         runs_dir=directory_of_runs(runs_dir).absolute(),  # the block may change the working directory
         plugins={},
         restart=(lambda _: None) if restart else None,
-    ) as run:
-        yield run
+    )

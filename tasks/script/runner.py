@@ -1,25 +1,31 @@
-"""Execution of a script's command as a run."""
+"""Execution of a script's command as a run: its process, log, signals and time limit."""
 
-import logging
+import math
 import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from signal import Signals
 
 from phmrun.config.sections import seconds_of
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import last_lines
 from phmrun.ledger import Run, State
-from phmrun.registry import plugin_marks
+from phmrun.ledger.child import end, start
 from phmrun.tasks.script.command import check, scores_path, words_of
 from phmrun.tasks.script.config import ScriptExperiment
-from phmrun.tasks.script.process import execute
-from phmrun.tasks.script.recording import Recording, input_checksums, recording
+from phmrun.tasks.script.recording import LOG, Recording, input_checksums, recording
 from phmrun.tasks.script.scores import read_scores
 
-LOG = logging.getLogger("phmrun.script")
 OUTPUT = "script.log"
 """Log of the script's output in its run directory."""
+BEAT = 30.0
+"""Seconds between two updates of a run's status while its script runs."""
+_GUARD = "import os, sys; sys.stdin.buffer.read(); os.killpg(int(sys.argv[1]), 9)"
+"""Program that kills a process group when its standard input is closed, also by the death of this process."""
 
 
 class ScriptRunner:
@@ -52,8 +58,8 @@ class ScriptRunner:
                 not fit the settings. (exit 3) An input file is missing.
             Interrupted: A signal ended the script.
         """
-        marks = {**self.fingerprints(config), **plugin_marks(plugins)}
-        with recording(config, marks, origin=origin, runs_dir=runs_dir, plugins=plugins, restart=restart) as record:
+        check(config)
+        with recording(config, origin=origin, runs_dir=runs_dir, plugins=plugins, restart=restart) as record:
             if not record.done:
                 _execute(record)
         return record.run.path
@@ -72,21 +78,15 @@ def _execute(record: Recording) -> None:
         PhmrunError: (exit 4) The command failed, or its scores are missing or malformed. (exit 2) It cannot be started.
         Interrupted: A signal ended the script.
     """
-    config, limit = record.config, seconds_of(record.config.training.max_time)
+    config, log = record.config, record.run.path / OUTPUT
     words, scores = words_of(config, record.directory), scores_path(config, record.directory)
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    if config.hardware.threads:
-        environment["OMP_NUM_THREADS"] = str(config.hardware.threads)
-    segment = record.segment
-    segment.entry["script"] = {"command": words, "directory": str(config.folder), "exit_code": None}
-    segment.write()
+    facts = {"command": words, "directory": str(config.folder), "exit_code": None}
+    record.segment.entry["script"] = facts
+    record.segment.write()
     if scores.is_file():
         scores.unlink()
-    log = record.run.path / OUTPUT
-    code, timed_out = execute(
-        words, folder=config.folder, environment=environment, log=log, seconds=limit, beat=record.beat
-    )
-    segment.entry["script"]["exit_code"] = code
+    code, timed_out = _completed(record, words, log)
+    record.segment.entry["script"] = {**facts, "exit_code": code}
     if timed_out:
         reason = f"stopped by the time limit {config.training.max_time}"
         record.run.set_state(State.INTERRUPTED, reason, seconds=record.seconds)
@@ -97,6 +97,45 @@ def _execute(record: Recording) -> None:
     record.scores = read_scores(scores)
 
 
+def _completed(record: Recording, words: list[str], log: Path) -> tuple[int, bool]:
+    """Run a program to its end, with its output appended to a log.
+
+    It has an empty input and a process group of its own. A second process, the guard, kills that group when the program
+    has ended or this process has died, even by SIGKILL: either closes the guard's standard input. At the time limit the
+    program gets SIGTERM.
+
+    Returns:
+        Exit code, which is minus the signal if one ended it, and True if the time limit did.
+
+    Raises:
+        PhmrunError: (exit 2) The program cannot be started.
+        Interrupted: A signal to this process; it was passed on, and the program has ended.
+    """
+    config, limit = record.config, seconds_of(record.config.training.max_time)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    if config.hardware.threads:
+        environment["OMP_NUM_THREADS"] = str(config.hardware.threads)
+    try:
+        with log.open("ab") as output:
+            process = start(words, output, environment, config.folder)
+    except OSError as error:
+        what = f"the command cannot be started: {error.strerror}"
+        raise PhmrunError(what, where=str(error.filename or words[0]), code=ExitCode.USAGE) from error
+    deadline = math.inf if limit is None else time.monotonic() + limit
+    guard = [sys.executable, "-I", "-S", "-c", _GUARD, str(process.pid)]
+    with subprocess.Popen(guard, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True):
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                with suppress(subprocess.TimeoutExpired):
+                    return process.wait(min(BEAT, left)), False
+                record.beat()
+            end([process], signal.SIGTERM)
+        except KeyboardInterrupt as error:
+            end([process], error.which if isinstance(error, Interrupted) else signal.SIGINT)
+            raise
+    return process.wait(), True
+
+
 def _failed(log: Path, code: int) -> PhmrunError:
     """Return the error (exit 4) of a script that failed.
 
@@ -104,8 +143,8 @@ def _failed(log: Path, code: int) -> PhmrunError:
     """
     what = f"the script ended with exit code {code}"
     if code < 0:
-        what = f"the script was ended by {Signals(-code).name}"
-        what += " (out of memory?)" if code == -Signals.SIGKILL else ""
+        what = f"the script was ended by {signal.Signals(-code).name}"
+        what += " (out of memory?)" if code == -signal.SIGKILL else ""
     lines = last_lines(log)
     what = f"{what}: {lines[-1][:200]}" if lines else what
     hint = "\n".join(["Its last lines:", *lines]) if lines else "It has written no output."

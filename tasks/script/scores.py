@@ -1,8 +1,8 @@
 """Scores of a script: ``{"test/accuracy": 97.1}``, optionally with the counts of each test item."""
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.ledger.record import ITEMS
 from phmrun.ledger.status import reason_of
-from phmrun.metric import find_metric, known_metric
+from phmrun.metric import find_metric, known_metric, metric_of
 from phmrun.metrics.items import Items, checksum, packed
 
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
@@ -33,12 +33,12 @@ class Scores:
 
     Attributes:
         values: Value, signature and further facts of each score.
-        items: Counts of the test items by score.
+        items: Packed counts of the test items by score.
         parameters: Parameters of the network; None: unknown.
     """
 
     values: dict[str, dict[str, Any]] = field(default_factory=dict)
-    items: dict[str, Items] = field(default_factory=dict)
+    items: dict[str, dict[str, Any]] = field(default_factory=dict)
     parameters: int | None = None
 
     def add(self, name: str, value: Any, items: Sequence[Any] | None = None, *, signature: str = "script") -> None:
@@ -63,8 +63,8 @@ class Scores:
         self.items.pop(name, None)
         metric = known_metric(name)
         if items is not None:
-            entry |= {"n": len(items), "unit": "items"}
             value = self._add_items(name, value, items)
+            entry |= {"n": self.items[name]["items"], "unit": "items"}
         elif isinstance(value, float) and 0 < value <= 1 and metric and metric.unit == "%":
             hint = f"Multiply it by 100: {100 * value:g}. If it is less than 1 %, record its items, too."
             raise fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
@@ -92,8 +92,7 @@ class Scores:
                 raise ValueError("there are none")
             computed = metric.computed(counts)
             # Two runs are compared over items if both have the same number of them.
-            kept = Items(counts, checksum([f"{len(counts)} items"]))
-            packed(kept)
+            kept = packed(Items(counts, checksum([f"{len(counts)} items"])))
         except (ValueError, TypeError, IndexError) as error:
             hint = "Items are a list of natural numbers, one per test item."
             raise fault(f"the items of {name} cannot be used: {error}", hint) from error
@@ -110,13 +109,12 @@ class Scores:
         "validation/best", which chooses tuned values.
         """
         if self.items:
-            run.write(run.path / ITEMS, json_text({name: packed(items) for name, items in self.items.items()}))
+            run.write(run.path / ITEMS, json_text(self.items))
         if self.parameters is not None:
             run.write_parameters({"total": self.parameters})
         scores = dict(self.values)
         if best := scores.get(f"val/{monitor}"):
-            metric = find_metric(monitor)
-            scores = {BEST: {**best, "unit": metric.unit if metric else "", "step": 0}, **scores}
+            scores = {BEST: {**best, "unit": metric_of(monitor).unit, "step": 0}, **scores}
         run.add_metrics(scores)
 
 
@@ -138,20 +136,18 @@ def read_scores(path: Path) -> Scores:
     except (OSError, ValueError) as error:
         what = f"the scores cannot be read: {reason_of(error)}"
         raise fault(what, f"The file is JSON: {EXAMPLE}.", where) from error
-    if not isinstance(content, Mapping) or not content.keys() - {PARAMETERS}:
+    if not isinstance(content, dict) or not content.keys() - {PARAMETERS}:
         raise fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.", where)
     scores = Scores()
     try:
+        if PARAMETERS in content:
+            scores.parameters = natural(content.pop(PARAMETERS), "parameters")
         for name, score in content.items():
-            if name == PARAMETERS:
-                scores.parameters = natural(score, "parameters")
-                continue
-            entry = score if isinstance(score, Mapping) else {"value": score}
-            items = entry.get("items")
-            if entry.keys() - {"value", "items"} or not (items is None or (isinstance(items, list) and items)):
+            entry = score if isinstance(score, dict) else {"value": score}
+            if entry.keys() - {"value", "items"}:
                 hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
                 raise fault(f"{name!r:.60} is no number, and has other keys than a value and a list of items", hint)
-            scores.add(name, entry.get("value"), items)
+            scores.add(name, entry.get("value"), entry.get("items"))
     except PhmrunError as error:
         error.where = where
         raise
@@ -175,9 +171,5 @@ def fault(what: str, hint: str | None, where: str | None = None) -> PhmrunError:
 
 
 def _is_number(value: Any) -> bool:
-    """True for finite floats and whole numbers of 64 bits.
-
-    It is False for booleans and other values.
-    """
-    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-    return whole or (isinstance(value, float) and math.isfinite(value))
+    """True for integers and floats that are finite as a float; False for booleans and other values."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
