@@ -12,6 +12,7 @@ from phmrun.layers.define import DeFINE
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.linear import Linear, linear_std
 from phmrun.layers.structure import Structure, build_structure, build_weight
+from phmrun.registry import FREEZE
 
 Structures = Mapping[str, Mapping[str, Any]]
 """Structure and options by part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; default: dense."""
@@ -36,7 +37,7 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
     """Replace the structure of some maps of a network, in place.
 
     Modules that share a structure share the new one. Off the meta device, it is drawn with the standard deviation of
-    the matrix that it replaces.
+    the matrix that it replaces. It is not trained if that matrix is frozen, unless by its layer's ``freeze``.
 
     Args:
         network: Network to change.
@@ -59,6 +60,8 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
             old, new = structures[name], made_for(structures[name], layer)
             if not next(new.parameters()).is_meta:
                 new.reset_parameters(float(build_weight(old).detach().std()) or linear_std(old.in_features))
+            if FREEZE not in old.options and not any(parameter.requires_grad for parameter in old.parameters()):
+                new.requires_grad_(False)
             set_structure(network, name, new)
 
 

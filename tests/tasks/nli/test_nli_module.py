@@ -11,6 +11,7 @@ from phmrun.errors import PhmrunError
 from phmrun.families.sentence_classification.module import place_vectors
 from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import build_embedding
+from phmrun.layers.network import replace_structures
 
 PAPER = {"width": 300, "hidden": 300, "mlp": 300, "mlp_layers": 2}
 
@@ -61,6 +62,12 @@ def test_vectors_stay_unless_they_are_to_be_learnt(tmp_path, learnt):
     placed = torch.tensor([(3 * k) % 7 / 7 for k in range(48)])
     assert torch.allclose(table[number], placed, atol=1e-6) == (learnt is None)
     assert run.parameters()["data"]["vectors"]["types"] > 0
+
+
+def test_a_frozen_table_stays_frozen_in_another_structure():
+    embedding = build_embedding(9, 4).requires_grad_(False)
+    replace_structures(embedding, {"structure": {"structure": "low-rank", "rank": 2}})
+    assert not any(parameter.requires_grad for parameter in embedding.parameters())
 
 
 def test_it_learns_and_answers(tmp_path):
