@@ -15,7 +15,7 @@ from phmrun.config.problems import from_validation, unknown_key
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
 from phmrun.metric import metrics_of
-from phmrun.papers.table import PaperTable, load_table
+from phmrun.papers.table import PaperTable, load_table, setting_names
 from phmrun.registry import TASKS
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -116,8 +116,11 @@ class SweepFile(Section):
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("a seed is named twice")
         tuned = {RATE} if self.space is True else self.space.keys()
-        if tuned & (self.grid.keys() | {"seed"}):
-            raise ValueError("what is tuned is neither the seed nor a key of the grid")
+        # ``tune: true`` searches around the rate that a cell sets; a list replaces the cell's value
+        cells = [{key: value} for key, values in self.grid.items() for value in values] + self.include
+        fixed = {name for cell in cells for name in setting_names(cell) if self.space is not True}
+        if tuned & (self.grid.keys() | fixed | {"seed"}):
+            raise ValueError("what is tuned is neither the seed nor a key of the grid or of include")
         keys = {} if self.tune is True else self.tune
         if not isinstance(keys.get(REPLICATES, True), bool):
             raise ValueError("replicates is true or false")

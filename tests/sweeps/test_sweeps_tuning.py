@@ -115,6 +115,9 @@ def test_five_rates_around_the_recipes_and_two_around_the_best(planned, written,
     assert len(dense.trials) == len(phm.trials) == 8
     with pytest.raises(PhmrunError, match="neither the seed nor a key of the grid"):
         load_sweep(written({"task": "toy", "grid": {RATE: [1.0]}, "tune": True}))
+    rows = {"include": [{"training": {"optimizer": {"lr": 0.5}}}]}
+    with pytest.raises(PhmrunError, match="or of include"):
+        load_sweep(written({"task": "toy", **rows, "tune": {RATE: [1.0]}}))
 
 
 REPLICATED = {**SWEEP, "seeds": 4, "tune": {**SWEEP["tune"], "replicates": True}}
