@@ -45,8 +45,8 @@ def train(
     The same command again continues an interrupted run, as does --resume RUN without a task.
 
     Args:
-        extend: Start a new run from this run's last checkpoint and configuration; requires --max-steps. With --layer
-            added, freeze the run's weights and train updates of them.
+        extend: Train this run for longer, as a new run (--max-steps); with other data, sizes of batches or optimizer,
+            begin with its trained weights at step 0. With --layer added, freeze them and train updates.
         teacher: Distill from this run as the teacher (--set distillation.weight=0.5, distillation.temperature=1).
         resume: Continue this run (id, folder, or latest) by its own configuration; options that would change it are
             an error.

@@ -80,16 +80,16 @@ def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run |
     return config, parent
 
 
-def with_base_vocabulary(config: Experiment) -> Experiment:
-    """Return a config whose data use the vocabulary of the base run.
+def with_base_vocabulary(config: Experiment, base: Path | None = None) -> Experiment:
+    """Return a config whose data use the vocabulary of a base run, by default the run that the config adapts.
 
-    The folder is ``vocabulary`` of the base run. The config is returned unchanged if it names no base run or has a
+    The folder is ``vocabulary`` of the base run. The config is returned unchanged if there is no base run, or it has a
     folder already. So is one whose task reads no vocabulary from a folder.
     """
-    words = getattr(config.data, "vocabulary", None)
-    if config.adapts is None or getattr(words, "path", config) is not None:
+    words, base = getattr(config.data, "vocabulary", None), base or config.adapts
+    if base is None or getattr(words, "path", config) is not None:
         return config
-    return with_vocabulary(config, config.adapts / "vocabulary")
+    return with_vocabulary(config, base / "vocabulary")
 
 
 def with_vocabulary(config: Experiment, folder: Path) -> Experiment:

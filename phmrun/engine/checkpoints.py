@@ -123,16 +123,19 @@ def adopt(other: Path, directory: Path) -> None:
     """Copy another run's checkpoints from the directory ``other`` to ``directory``.
 
     They are weights for averaging, ``best.ckpt`` if there is one, and ``last.ckpt``, which is copied last. Each copy is
-    atomic, and replaces a file of the same name.
+    atomic, and replaces a file of the same name. Patience begins anew.
 
     Raises:
         PhmrunError: (exit 3) The other run's last checkpoint is missing or damaged.
     """
-    load_checkpoint(other / LAST)
-    for path in (*step_checkpoints(other), other / BEST, other / LAST):  # the last one marks the end of copying
+    checkpoint = load_checkpoint(other / LAST)
+    for path in (*step_checkpoints(other), other / BEST):
         if path.is_file():
             with replacing(directory / path.name) as temporary:
                 shutil.copyfile(path, temporary)
+    for state in checkpoint.get("callbacks", {}).values():
+        state |= {"waited": 0} if "waited" in state else {}
+    write_checkpoint(directory / LAST, checkpoint)  # marks the end of copying
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:

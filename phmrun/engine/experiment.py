@@ -4,7 +4,7 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,15 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
 from phmrun.engine.optimizers import Rate, rate_table
 from phmrun.engine.processes import ending_with, leader_died
-from phmrun.engine.trained_model import Derivation, check_extension, check_teacher, open_run, take_over_base
+from phmrun.engine.trained_model import (
+    Derivation,
+    begun_with,
+    changed_training,
+    check_extension,
+    check_vocabulary,
+    open_run,
+    take_over_base,
+)
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, write_text
@@ -87,7 +95,7 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, pa
         PhmrunError: The data are missing or malformed (exit 3), the model cannot be built, or ``score_on`` names a
             split that the data lack (exit 2).
     """
-    config, data, parent, marks = _planned(config, plugins or {}, parent)
+    config, data, marks, *_ = _planned(config, plugins or {}, parent)
     name = run_id(config, fingerprints=marks)
     prepare(config, data)
     sizes = data.vocabulary.sizes
@@ -97,8 +105,11 @@ def dry_run(config: Experiment, *, plugins: Mapping[Path, str] | None = None, pa
 
 def _planned(
     config: Experiment, plugins: Mapping[Path, str], parent: Run | None
-) -> tuple[Experiment, DataModule, Run | None, dict[str, str]]:
-    """Return config with base and absolute paths, data, run to extend (None for a base), and marks of the run id.
+) -> tuple[Experiment, DataModule, dict[str, str], Run | None, Run | None]:
+    """Return config with base and absolute paths, data, marks of the run id, and the run that is extended.
+
+    That run is the first of two if its training continues, the second if its weights are the start of another training,
+    which is logged; the other is None. Both are None without such a run, and for a base of updates.
 
     Raises:
         PhmrunError: (exit 3) The training data are missing. (exit 2) The run cannot be extended to this config.
@@ -107,11 +118,18 @@ def _planned(
     config = with_base_vocabulary(with_absolute_paths(config))
     data = build_data(config)
     data.require("train")
+    changed = changed_training(parent, config, data) if parent else []
+    if parent and changed:
+        what = "training begins with the trained weights of %s, at step 0 and with a new optimizer; changed are %s"
+        LOG.info(what, parent.id, ", ".join(changed))
+        config = with_base_vocabulary(config, parent.path.resolve())
+        data = build_data(config)
+    elif parent:
+        check_extension(parent, config)
     marks = {**data.fingerprints(), **plugin_marks(plugins), **code_marks(config)}
     if parent:
-        check_extension(parent, config)
         marks[EXTENDS] = parent.id
-    return config, data, parent, marks
+    return config, data, marks, *((None, parent) if changed else (parent, None))
 
 
 def train(
@@ -137,8 +155,9 @@ def train(
         plugins: SHA-256 of the user's plug-in files, by file.
         restart: Delete the run's files and train from the start. It is called before they are deleted, and may raise to
             prevent it. None: continue.
-        extend: Reference of a run whose last checkpoint becomes this run's first. If a layer is ``added``, the run's
-            weights are frozen instead, and steps are counted from 0; unless that run has frozen weights itself.
+        extend: Reference of a run whose last checkpoint becomes this run's first. If more has changed than the
+            training's length, rate and validation, only its trained weights are taken, and steps are counted from 0. If
+            a layer is ``added``, these are frozen, too, unless that run has frozen weights itself.
         derivation: Another run to start or learn from.
         continued: Run that this must be; its config stays as it is.
 
@@ -161,12 +180,15 @@ def train(
         raise PhmrunError(what, where="training.max_steps", valid=("1 or more",), hint=hint)
     wandb_mode(config.logging.wandb)  # raises on an unknown mode, before a run directory exists
     parent = Run.find(runs_dir, extend) if extend else None
-    config, data, parent, marks = _planned(config, plugins or {}, parent)
+    config, data, marks, parent, begun = _planned(config, plugins or {}, parent)
     if derivation:
         marks |= derivation.marks
     prepare(config, data)
+    if begun:
+        check_vocabulary(begun, data)
+        derivation = replace(derivation or Derivation({}), start=begun_with(begun))
     if derivation and derivation.teacher:
-        check_teacher(derivation.teacher, data)
+        check_vocabulary(derivation.teacher.run, data)
     count_parameters(config, data.vocabulary.sizes)  # raises on sizes that do not fit, before a run directory exists
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     identity = canonical_identity(config, marks)
@@ -226,15 +248,16 @@ class _Training:
             # On a GPU its advice names another way to what hardware.tf32 sets.
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
             module.network.compile()
-        if not self.run.checkpoints.joinpath(LAST).is_file():
-            if not self.derivation or not self.derivation.start:
-                module.begin(self.data)
-            else:
-                self.derivation.start(module)
-                if not self.config.training.max_steps:
-                    save_start(self.run.checkpoints, module)
+        begins = not self.run.checkpoints.joinpath(LAST).is_file()
+        start = self.derivation.start if self.derivation else None
+        if begins and start is None:
+            module.begin(self.data)
         if self.config.adapts:
             take_over_base(module, self.run, self.config)
+        if begins and start is not None:
+            start(module)
+            if not self.config.training.max_steps:
+                save_start(self.run.checkpoints, module)
         if self.derivation and self.derivation.teacher:
             distillation = self.config.distillation
             module.teacher = Teacher(self.derivation.teacher.module, distillation.weight, distillation.temperature)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from phmrun.config import Experiment, Task, load_run_config, with_decoding
+from phmrun.config.identity import layer_versions
 from phmrun.config.options import options_of
 from phmrun.engine.adaptation import adapt, base_run
 from phmrun.engine.bookkeeping import kernels_of
@@ -26,6 +27,8 @@ from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.kernels.choice import Choice
+from phmrun.layers.network import structures_of
+from phmrun.layers.structures.guided import Guided
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.record import WEIGHTS
@@ -365,18 +368,56 @@ def taught_by(run: Run) -> Derivation:
     return Derivation({"teacher": run.id, "teacher's weights": weights}, teacher=trained)
 
 
-def check_teacher(trained: TrainedModel, data: DataModule) -> None:
-    """Check that a teacher has the same vocabulary and labels as the data.
+def begun_with(run: Run) -> Callable[[TrainingModule], None]:
+    """Return a function that loads the weights that a run is scored with, in place: the start of another training.
+
+    Guidance begins anew. The function raises a `PhmrunError` if the run cannot be opened, or has another network.
+    """
+
+    def start(module: TrainingModule) -> None:
+        """Load the weights into a module, in place."""
+        trained = open_run(run)
+        trained.load()
+        load_weights(module, trained.module.state_dict(), run.checkpoints)
+        for structure in structures_of(module).values():
+            if isinstance(structure, Guided):
+                structure.copy_to_dense()
+
+    return start
+
+
+def check_vocabulary(run: Run, data: DataModule) -> None:
+    """Check that a run that training starts or learns from has the vocabulary and labels of the data.
 
     Raises:
         PhmrunError: (exit 2) Its vocabulary is another.
     """
-    if contents(trained.vocabulary) != contents(data.vocabulary):
+    task: Task = TASKS.get(run.id.partition("-")[0])
+    if contents(task.load("vocabulary").load(run.vocabulary)) != contents(data.vocabulary):
         raise PhmrunError(
-            "the teacher's vocabulary is another one, so that its predictions are of other tokens",
-            where=trained.run.id,
+            "the vocabulary of that run is another one, so that its weights are of other tokens or labels",
+            where=run.id,
             hint="Train both on the same data with the same vocabulary.",
         )
+
+
+def changed_training(parent: Run, config: Experiment, data: DataModule) -> list[str]:
+    """Return what keeps an experiment from continuing a run's training, by name; nothing if it only trains for longer.
+
+    These are other files, and all settings but those of the training's length, rates and validation, and of the search:
+    sums of the optimizer, states of a stream and best score would be those of another training. So is guidance that has
+    ended. A run that was never trained has nothing to be continued.
+    """
+    before = parent.identity()
+    if before is None or not parent.status.step:
+        return []
+    changed = same_experiment(parent, config, {**before["fingerprints"], **data.fingerprints()})
+    fixed = ("training.optimizer.", "training.monitor")
+    return [
+        *changed.checksums,
+        *(key for key in changed.settings if key.startswith(fixed) or not key.startswith(("training.", "decoding."))),
+        *(name for name in layer_versions(config) if name == Guided.name),
+    ]
 
 
 def check_extension(parent: Run, config: Experiment) -> None:

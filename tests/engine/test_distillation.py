@@ -68,7 +68,7 @@ def test_a_teacher_of_other_words_is_refused(tmp_path):
     before = sorted((tmp_path / "runs").iterdir())
     data = config.data.model_copy(update={"vocabulary": config.data.vocabulary.model_copy(update={"size": 64})})
     other = config.model_copy(update={"data": data})
-    with pytest.raises(PhmrunError, match="vocabulary is another one"):
+    with pytest.raises(PhmrunError, match="vocabulary of that run is another"):
         train(
             other, origin={}, runs_dir=tmp_path / "runs", derivation=Derivation({"teacher": parent.id}, None, trained)
         )

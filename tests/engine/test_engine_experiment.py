@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot
+from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
 
 from phmrun.engine import experiment
+from phmrun.engine.data import contents
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import open_run
@@ -117,6 +118,35 @@ def test_extending_a_run(tmp_path):
     same = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 9}})
     with pytest.raises(PhmrunError, match="10 optimizer steps already"):
         run_experiment(same, tmp_path / "runs", extend=parent.run_id)
+
+
+def test_a_run_is_extended_with_other_data(tmp_path, caplog):
+    parent = run_of(run_experiment(configured("nmt", tmp_path / "corpus"), tmp_path / "runs"))
+    other = write_corpus(tmp_path / "other", seed=1)
+    changed = configured(
+        "nmt",
+        tmp_path / "corpus",
+        {"data": {"prefix": f"{other}/"}, "training": {"max_steps": 1, "optimizer": {"lr": 1e-30}}},
+    )
+    with caplog.at_level("INFO"):
+        child = run_of(run_experiment(changed, tmp_path / "runs", extend=parent.id))
+    assert "begins with the trained weights" in caplog.text
+    assert child.status.step == 1
+    before, after = (open_run(run) for run in (parent, child))
+    assert contents(before.vocabulary) == contents(after.vocabulary)
+    assert (before.load(), after.load()) == ("average2", "average1")
+    weights = after.module.state_dict()
+    assert all(torch.equal(weights[name], weight) for name, weight in before.module.state_dict().items())
+
+
+def test_patience_begins_anew_for_an_extension(tmp_path):
+    short = configured(
+        "nmt", tmp_path / "corpus", {"training": {"patience": 1, "validate_every": 1, "optimizer": {"lr": 1e-30}}}
+    )
+    parent = run_of(run_experiment(short, tmp_path / "runs"))
+    assert parent.status.step < short.training.max_steps
+    longer = short.model_copy(update={"training": short.training.model_copy(update={"max_steps": 20})})
+    assert run_of(run_experiment(longer, tmp_path / "runs", extend=parent.id)).status.step > parent.status.step
 
 
 def test_a_second_process_is_refused(tmp_path):
