@@ -83,6 +83,10 @@ def train(
 
             if not dry_run:
                 import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
+    distillation = request.resolved.config.distillation
+    if not (teacher or parent) and distillation != type(distillation)():
+        what = "a run without a teacher has no distillation"
+        raise PhmrunError(what, where="distillation", hint="Add --teacher RUN, or leave distillation out.")
     asking = (lambda run: None) if yes else _ask
     if request.task.runner:
         if extend or teacher:

@@ -139,7 +139,7 @@ class LanguageModelOptions(HuggingFaceOptions):
     tie: bool = True
     """Share the word vectors with the output layer."""
     vector_range: float | None = Field(None, gt=0)
-    """Word vectors start uniform in ± this; null: the embedding's own start."""
+    """LSTM: word vectors start uniform in ± this; null: the embedding's own start."""
     output_bias: bool = False
     """Biases in the output layer."""
     dropout: Share = 0.1
@@ -255,16 +255,18 @@ class LanguageModelExperiment(Experiment):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        """Check the monitored score, and what networks of transformers lack.
+        """Check the monitored score, and what networks other than LSTMs lack.
 
         Raises:
-            ValueError: The monitored score is not the loss, a network of transformers has penalties or codebooks, or
-                codebooks have no steps.
+            ValueError: The monitored score is not the loss, a network of transformers has penalties or codebooks, it or
+                a Transformer-XL has a range of word vectors, or codebooks have no steps.
         """
         self.training.require_monitor(self.task, "loss")
         lacking = self.training.activation_penalty or self.training.change_penalty or self.decoding.codebooks
         if self.model.network == "hf" and lacking:
             raise ValueError("model.network=hf has no penalty of activation or change, and no codebooks: set them to 0")
+        if self.model.network in ("hf", "transformer-xl") and self.model.vector_range:
+            raise ValueError(f"model.vector_range is of LSTMs, not of {self.model.network}: leave it out")
         if self.decoding.codebooks and not self.decoding.code_steps:
             raise ValueError("decoding.codebooks needs decoding.code_steps, such as 200000")
         return self

@@ -32,6 +32,11 @@ def test_dry_run_shows_origins_and_writes_nothing(phmrun, experiment, tmp_path, 
     assert {"structure": "phm", "n": 4, "variant": "paper"}.items() <= layer.items()
 
 
+def test_distillation_without_a_teacher_is_refused(phmrun, experiment):
+    result = phmrun("train", "nmt", "--set", "distillation.weight=0.3")
+    assert (result.code, "Add --teacher RUN" in result.err) == (2, True)
+
+
 def test_restart_needs_an_answer(phmrun, experiment, monkeypatch):
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: PTH123, SIM115
     run = types.SimpleNamespace(id="nmt-x", status=types.SimpleNamespace(step=1200, state="done"))

@@ -44,6 +44,7 @@ def test_settings_that_lm_has_not_are_refused():
     refused({"training": {"monitor": "accuracy"}}, "no validation score of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
     refused({"decoding": {"codebooks": 2}}, "needs decoding.code_steps")
+    refused({"model": {"network": "transformer-xl", "vector_range": 0.1}}, "vector_range is of LSTMs")
     refused({"batch": {"unit": "tokens"}}, "streams")
     refused({"training": {"schedule": {"name": "cosine"}, "max_steps": None}}, "ends at training.max_steps")
     refused({"training": {"average_after": 2, "average": 1, "keep_last": 1}}, "set one of them")
