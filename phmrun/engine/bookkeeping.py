@@ -14,13 +14,11 @@ from torch import nn
 
 from phmrun.config import Experiment, TrainingConfig
 from phmrun.cores import busy_cores, usable_cores
-from phmrun.engine.data import DataModule
 from phmrun.errors import counted
 from phmrun.kernels.choice import Choice, choose, products_of
 from phmrun.kernels.dropout import RANDOM_NUMBERS
 from phmrun.kernels.switch import float32_precision
 from phmrun.ledger import Run
-from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.history import BEST, best_validation, is_share, shown
 from phmrun.ledger.segment import Segment, facts, segment_of
 
@@ -105,29 +103,6 @@ def _not_concerned(config: Experiment) -> str:
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
-
-
-def keep_data(run: Run, config_yaml: str, data: DataModule, marks: Mapping[str, str]) -> None:
-    """Write the config and the record of the data's files.
-
-    If the config is the same and there is a record, the record stays as it is. Otherwise new splits are added, and
-    paths of splits with unchanged content are updated. Splits whose content has changed keep their record; those
-    without files are left out.
-
-    Args:
-        run: Run to write into.
-        config_yaml: Resolved config with the present paths.
-        data: Data of the run.
-        marks: Checksums that the run id depends on.
-    """
-    moved = run.write_config(config_yaml)
-    record = run.data()
-    if record is None or moved:
-        splits = {split: Split.of(data.sources(split)) for split in data.files}
-        recorded = record.splits if record else {}
-        same = {name: split for name, split in splits.items() if recorded.get(name, split).sha256 == split.sha256}
-        present = {name: split for name, split in same.items() if split.files}
-        run.write_data(DataRecord({**recorded, **present}, dict(marks)))
 
 
 def scores_of_training(run: Run, fitted: "Fitted", training: TrainingConfig) -> dict[str, dict[str, Any]]:

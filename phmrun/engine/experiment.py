@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from phmrun.config import Experiment, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
 from phmrun.engine.adaptation import with_base, with_base_vocabulary
-from phmrun.engine.bookkeeping import keep_data, kernels_of, recording, scores_of_training, set_threads, tell_validation
+from phmrun.engine.bookkeeping import kernels_of, recording, scores_of_training, set_threads, tell_validation
 from phmrun.engine.checkpoints import LAST, save_start
 from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.counting import count_parameters, network_without_weights
@@ -34,7 +34,7 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.files import disk_errors, read_text, write_text
 from phmrun.ledger import Run, State
-from phmrun.ledger.outcome import begin, is_leader, log_file, outcome_kept, set_outcome
+from phmrun.ledger.outcome import begin, is_leader, keep_data, log_file, outcome_kept, set_outcome
 from phmrun.ledger.sameness import require_same
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
@@ -200,7 +200,7 @@ def train(
     with run.lock() if is_leader() else ending_with(leader_died()):
         if is_leader():
             begin(run, text, identity, restart)
-            keep_data(run, text, data, marks)
+            keep_data(run, text, {split: data.sources(split) for split in data.files}, marks)
         if run.status.state is State.DONE:
             LOG.info("the run %s is done; --restart trains it from the start", run.id)
             return TrainResult(run.id, run.path, run.metrics(), State.DONE)

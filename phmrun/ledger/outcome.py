@@ -5,12 +5,14 @@ Only the first process of a run writes.
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from signal import Signals
 
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.files import remove, remove_unfinished
+from phmrun.ledger.environment import DataRecord, Split
 from phmrun.ledger.lock import LOCK
 from phmrun.ledger.run import Run
 from phmrun.ledger.status import State
@@ -128,3 +130,26 @@ def begin(run: Run, config_yaml: str, identity: str, restart: Callable[[Run], No
         Run.create(run.path.parent, run.id, config_yaml)
     remove_unfinished(run.path)
     run.begin(identity)
+
+
+def keep_data(run: Run, config_yaml: str, files: Mapping[str, Sequence[Path]], marks: Mapping[str, str]) -> None:
+    """Write the config and the record of the data's files.
+
+    If the config is the same and there is a record, the record stays as it is. Otherwise new splits are added, and
+    paths of splits with unchanged content are updated. Splits whose content has changed keep their record; those
+    without files are left out.
+
+    Args:
+        run: Run to write into.
+        config_yaml: Resolved config with the present paths.
+        files: Files of the run's data by split.
+        marks: Checksums that the run id depends on.
+    """
+    moved = run.write_config(config_yaml)
+    record = run.data()
+    if record is None or moved:
+        splits = {split: Split.of(paths) for split, paths in files.items()}
+        recorded = record.splits if record else {}
+        same = {name: split for name, split in splits.items() if recorded.get(name, split).sha256 == split.sha256}
+        present = {name: split for name, split in same.items() if split.files}
+        run.write_data(DataRecord({**recorded, **present}, dict(marks)))

@@ -14,7 +14,6 @@ from phmrun.tasks.script.config import ScriptExperiment
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
 """Key, and a default after ``|``. Other braces are ordinary characters."""
-PYTHON = ("python", "python3")
 
 
 def words_of(config: ScriptExperiment, run: Path) -> list[str]:
@@ -39,7 +38,7 @@ def words_of(config: ScriptExperiment, run: Path) -> list[str]:
         raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
     values = _values(config, run)
     program, *arguments = (_filled(word, values) for word in words)
-    return [sys.executable if program in PYTHON else program, *arguments]
+    return [sys.executable if program in ("python", "python3") else program, *arguments]
 
 
 def scores_path(config: ScriptExperiment, run: Path) -> Path:
@@ -68,18 +67,13 @@ def check(config: ScriptExperiment) -> None:
     optional = {"seed", "run", *dense}
     unused = [key for key in _leaves(values) if key not in optional and not f"{key}.".startswith(tuple(used))]
     if unused:
-        raise PhmrunError(
-            f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect",
-            where="command",
-            hint=f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings.",
-        )
+        what = f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect"
+        hint = f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings."
+        raise PhmrunError(what, where="command", hint=hint)
     if not config.scores.startswith("{run}/") or ".." in Path(config.scores).parts:
-        raise PhmrunError(
-            "several runs would share this file of scores: it is not in the run's folder {run}",
-            where="scores",
-            valid=["{run}/scores.json"],
-            hint="Give the folder to the script, as in command: python train.py --out {run}",
-        )
+        what = "several runs would share this file of scores: it is not in the run's folder {run}"
+        hint = "Give the folder to the script, as in command: python train.py --out {run}"
+        raise PhmrunError(what, where="scores", valid=["{run}/scores.json"], hint=hint)
 
 
 def _values(config: ScriptExperiment, run: Path) -> dict[str, Any]:

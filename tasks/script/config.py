@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, OptimizerConfig, Section, Unhashed
 from phmrun.config.sections import Clock, MapConfig
@@ -81,40 +81,32 @@ class ScriptExperiment(Experiment):
     """
     inputs: Annotated[tuple[str, ...], Unhashed()] = ()
     """Files that the script reads, itself among them; their checksums are part of the run id."""
-    directory: Annotated[Path | None, Unhashed()] = None
-    """Working directory; null: the current folder. A sweep's default is the folder of its file."""
+    directory: Annotated[Path, AfterValidator(Path.absolute), Unhashed()] = Field(Path(), validate_default=True)
+    """Working directory; by default the current folder, and in a sweep the folder of its file."""
     settings: Settings = Settings()
     """Settings of the script, by any key."""
-
-    @property
-    def folder(self) -> Path:
-        """Absolute working directory of the script; by default the current one."""
-        return (self.directory or Path()).absolute()
 
     @classmethod
     def placed(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return values with keys without a field moved below ``settings``.
 
         Unknown keys within a section move, too, nested as they were, as does a section whose value is no mapping.
-        Existing settings win over moved ones. If ``settings`` is no mapping, it is unchanged and moved keys are lost.
+        Existing settings win over moved ones.
         """
         fields: dict[str, Any] = {}
         free: dict[str, Any] = {}
         for key, value in values.items():
             field = cls.model_fields.get(key)
-            kind = field.annotation if field else None
-            layer = is_section(kind) and issubclass(kind, LayerConfig) and isinstance(value, str | Mapping)
-            if field is None or field.exclude:
+            kind = field.annotation if field and not field.exclude else None
+            name = isinstance(value, str) and is_section(kind) and issubclass(kind, LayerConfig)  # of a structure
+            if kind is None or (is_section(kind) and not (name or value is None or isinstance(value, Mapping))):
                 free[key] = value
-            elif layer or value is None or kind is Settings or not is_section(kind):
-                fields[key] = value
-            elif not isinstance(value, Mapping):
-                free[key] = value
+            elif is_section(kind) and not issubclass(kind, OpenSection) and value:
+                for part, item in value.items():
+                    (fields if part in kind.model_fields else free).setdefault(key, {})[part] = item
             else:
-                fields[key] = {name: item for name, item in value.items() if name in kind.model_fields}
-                if rest := {name: item for name, item in value.items() if name not in kind.model_fields}:
-                    free[key] = rest
-        if free and isinstance(fields.get("settings", {}), Mapping):
+                fields[key] = value
+        if free:
             fields["settings"] = {**free, **(fields.get("settings") or {})}
         return fields
 

@@ -15,8 +15,7 @@ from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import disk_errors, no_file, sha256_of, write_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
-from phmrun.ledger.environment import DataRecord, Split
-from phmrun.ledger.outcome import begin, is_leader, log_file, outcome_kept
+from phmrun.ledger.outcome import begin, is_leader, keep_data, log_file, outcome_kept
 from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
 from phmrun.registry import plugin_marks
@@ -24,8 +23,6 @@ from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.scores import Scores, fault, natural
 
 LOG = logging.getLogger("phmrun.script")
-FOLDER = "script"
-"""Folder of the script's own files in its run directory."""
 STATUS_EVERY = 1.0
 """Minimum seconds between two writes of the status by :meth:`Recording.log`."""
 
@@ -67,7 +64,7 @@ class Recording:
 
         They are kept for the next process of the run.
         """
-        return self.run.path / FOLDER
+        return self.run.path / "script"
 
     @property
     def seconds(self) -> float:
@@ -97,11 +94,8 @@ class Recording:
         self.scores.add(name, plain(value, otherwise=repr), listed, signature="recorded")
         before, now = self.run.score(name), self.scores.values[name]["value"]
         if self.done and before != now:
-            raise PhmrunError(
-                f"{name} is {now}, and {before} is on record",
-                where=self.id,
-                hint="restart=True deletes the run and records it anew. Skip finished runs: if run.done.",
-            )
+            hint = "restart=True deletes the run and records it anew. Skip finished runs: if run.done."
+            raise PhmrunError(f"{name} is {now}, and {before} is on record", where=self.id, hint=hint)
 
     def parameters(self, count: int) -> None:
         """Record the number of the network's parameters, for tables.
@@ -170,11 +164,8 @@ class Recording:
         """
         self.run.lock().require()
         if not self.run.lock().still_held():
-            raise PhmrunError(
-                "the block of this run has ended; nothing more is recorded",
-                where=self.id,
-                hint="Call it within `with phmrun.record(…) as run:`.",
-            )
+            what = "the block of this run has ended; nothing more is recorded"
+            raise PhmrunError(what, where=self.id, hint="Call it within `with phmrun.record(…) as run:`.")
 
 
 def input_checksums(config: ScriptExperiment) -> dict[str, str]:
@@ -184,10 +175,10 @@ def input_checksums(config: ScriptExperiment) -> dict[str, str]:
         PhmrunError: (exit 3) A file is missing or no regular file.
     """
     for name in config.inputs:
-        if not (path := config.folder / name).is_file():
-            hint = f"Paths are below {config.folder}."
+        if not (path := config.directory / name).is_file():
+            hint = f"Paths are below {config.directory}."
             raise PhmrunError(f"the input {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
-    return {f"input {name}": sha256_of(config.folder / name) for name in config.inputs}
+    return {f"input {name}": sha256_of(config.directory / name) for name in config.inputs}
 
 
 @contextmanager
@@ -218,7 +209,6 @@ def recording(
             (exit 4) No score was set, or the disk is full.
     """
     marks = {**input_checksums(config), **plugin_marks(plugins)}
-    config = config.model_copy(update={"directory": config.folder})
     text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock():
@@ -228,9 +218,7 @@ def recording(
             LOG.info("the run %s is done; --restart runs it from the start", run.id)
             yield record
             return
-        run.write_config(text)
-        inputs = Split.of([config.folder / name for name in config.inputs])
-        run.write_data(DataRecord({"inputs": inputs} if inputs.files else {}, marks))
+        keep_data(run, text, {"inputs": [config.directory / name for name in config.inputs]}, marks)
         with (
             log_file(run),
             outcome_kept(run),

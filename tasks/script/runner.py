@@ -80,7 +80,7 @@ def _execute(record: Recording) -> None:
     """
     config, log = record.config, record.run.path / OUTPUT
     words, scores = words_of(config, record.directory), scores_path(config, record.directory)
-    facts = {"command": words, "directory": str(config.folder), "exit_code": None}
+    facts = {"command": words, "directory": str(config.directory), "exit_code": None}
     record.segment.entry["script"] = facts
     record.segment.write()
     if scores.is_file():
@@ -117,7 +117,7 @@ def _completed(record: Recording, words: list[str], log: Path) -> tuple[int, boo
         environment["OMP_NUM_THREADS"] = str(config.hardware.threads)
     try:
         with log.open("ab") as output:
-            process = start(words, output, environment, config.folder)
+            process = start(words, output, environment, config.directory)
     except OSError as error:
         what = f"the command cannot be started: {error.strerror}"
         raise PhmrunError(what, where=str(error.filename or words[0]), code=ExitCode.USAGE) from error

@@ -23,7 +23,6 @@ NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
 """Name of a score: split and metric. "validation/best" is phmrun's own."""
 PARAMETERS = "parameters"
 """Key of the number of the network's parameters, beside the scores."""
-TOLERANCE = 1e-6
 EXAMPLE = '{"test/accuracy": 97.1}'
 
 
@@ -96,7 +95,7 @@ class Scores:
         except (ValueError, TypeError, IndexError) as error:
             hint = "Items are a list of natural numbers, one per test item."
             raise fault(f"the items of {name} cannot be used: {error}", hint) from error
-        if _is_number(value) and abs(computed - value) > TOLERANCE * max(1.0, abs(value)):
+        if _is_number(value) and abs(computed - value) > 1e-6 * max(1.0, abs(value)):
             hint = "Shares are in percent: 97.1. A count of a right item is 1."
             raise fault(f"{name} is {value}, and its items give {computed:.6g}", hint)
         self.items[name] = kept
@@ -127,19 +126,11 @@ def read_scores(path: Path) -> Scores:
     Raises:
         PhmrunError: (exit 4) It is missing, malformed, or has no score.
     """
-    where = str(path)
+    where, scores = str(path), Scores()
     try:
         content = parse_json(read_regular(path), unique=True)
-    except FileNotFoundError as error:
-        hint = f"Write {EXAMPLE}; the key `scores` names the file."
-        raise fault("the script has ended and written no scores", hint, where) from error
-    except (OSError, ValueError) as error:
-        what = f"the scores cannot be read: {reason_of(error)}"
-        raise fault(what, f"The file is JSON: {EXAMPLE}.", where) from error
-    if not isinstance(content, dict) or not content.keys() - {PARAMETERS}:
-        raise fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.", where)
-    scores = Scores()
-    try:
+        if not isinstance(content, dict) or not content.keys() - {PARAMETERS}:
+            raise fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.")
         if PARAMETERS in content:
             scores.parameters = natural(content.pop(PARAMETERS), "parameters")
         for name, score in content.items():
@@ -148,6 +139,12 @@ def read_scores(path: Path) -> Scores:
                 hint = '{"test/accuracy": {"value": 97.1, "items": [1, 0, 1]}}'
                 raise fault(f"{name!r:.60} is no number, and has other keys than a value and a list of items", hint)
             scores.add(name, entry.get("value"), entry.get("items"))
+    except FileNotFoundError as error:
+        hint = f"Write {EXAMPLE}; the key `scores` names the file."
+        raise fault("the script has ended and written no scores", hint, where) from error
+    except (OSError, ValueError) as error:
+        what = f"the scores cannot be read: {reason_of(error)}"
+        raise fault(what, f"The file is JSON: {EXAMPLE}.", where) from error
     except PhmrunError as error:
         error.where = where
         raise
