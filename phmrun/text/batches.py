@@ -89,16 +89,13 @@ class BatchPlan:
             Sentence indices of each batch, and the weight of each batch: by default its target tokens, unpadded, end
             tokens included.
         """
-        if self.ordered:
-            order = np.arange(len(self._classes), dtype=np.int32)
-            ends = np.append(self.starts[1:], len(order))
-            weights = np.add.reduceat(self._weights, self.starts)
-            return [order[start:end] for start, end in zip(self.starts, ends, strict=True)], weights
-        stream = np.random.PCG64([seed, epoch])
-        shuffled = np.argsort(stream.random_raw(len(self._classes)), kind="stable").astype(np.int32)
-        order = shuffled[np.argsort(self._classes[shuffled], kind="stable")]
+        order, turns = np.arange(len(self._classes), dtype=np.int32), np.arange(len(self))
+        if not self.ordered:
+            stream = np.random.PCG64([seed, epoch])
+            shuffled = np.argsort(stream.random_raw(len(order)), kind="stable").astype(np.int32)
+            order = shuffled[np.argsort(self._classes[shuffled], kind="stable")]
+            turns = np.argsort(stream.random_raw(len(turns)), kind="stable")
         weights = np.add.reduceat(self._weights[order], self.starts)
-        turns = np.argsort(stream.random_raw(len(self)), kind="stable")
         ends = np.append(self.starts[1:], len(order))
         return [order[self.starts[turn] : ends[turn]] for turn in turns], weights[turns]
 

@@ -243,10 +243,7 @@ def _encode(
             stack.enter_context(TokenStoreWriter(path / f"sentence-{number}", vocabulary_size=len(vocabulary.words)))
             for number in range(1, sentences + 1)
         ]
-        for item in reader():
-            if isinstance(item, LeftOut):
-                left_out[item.reason] += item.items
-                continue
+        for item in labeled(reader(), left_out):
             # Encode and measure all sentences of an item before writing, so that item k has index k in every store.
             encoded = [vocabulary.encode(text) for text in item.sentences]
             if limit is not None and max(map(len, encoded)) > limit:
@@ -269,6 +266,15 @@ def _encode(
         "labels": {label: counts[number] for number, label in enumerate(vocabulary.labels)},
         **{name: writer.statistics() for name, writer in zip(names, writers, strict=True)},
     }
+
+
+def labeled(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[Item]:
+    """Yield the items; add those left out to ``left_out`` by reason, in place."""
+    for item in items:
+        if isinstance(item, LeftOut):
+            left_out[item.reason] += item.items
+        else:
+            yield item
 
 
 def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Reader] = ()) -> dict[str, Reader]:

@@ -15,7 +15,7 @@ from phmrun.engine.trained_model import Answer, Evaluation
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationData
-from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, LeftOut
+from phmrun.families.sentence_classification.items import ClassificationVocabulary, labeled
 from phmrun.layers import for_inference
 from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
@@ -110,7 +110,7 @@ class SentenceClassifier:
         labels = self.vocabulary.labels
         index, losses = {label: number for number, label in enumerate(labels)}, []
         with progress(f"labelling {split}", None, "items") as advance:
-            items = _scored(data.files[split](), left_out)
+            items = labeled(data.files[split](), left_out)
             while chunk := list(islice(items, CHUNK)):
                 # The time excludes reading the file and the baselines.
                 began = time.perf_counter()
@@ -191,15 +191,6 @@ class SentenceClassifier:
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
             raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
         return sentences
-
-
-def _scored(items: Iterable[Item | LeftOut], left_out: Counter[str]) -> Iterator[Item]:
-    """Yield the items; add those left out to ``left_out`` by reason, in place."""
-    for item in items:
-        if isinstance(item, LeftOut):
-            left_out[item.reason] += item.items
-        else:
-            yield item
 
 
 def build_predictor(

@@ -12,6 +12,7 @@ from phmrun.config.sections import DataConfig, FilePath
 from phmrun.config.training import ClassTrainingConfig
 from phmrun.models.options import TransformerOptions
 from phmrun.section import Section, Unhashed
+from phmrun.text.vocabulary import padded_size
 
 _FILES = tuple(f"{split}_{side}" for split in ("train", "dev", "test") for side in ("source", "target"))
 
@@ -193,11 +194,8 @@ class SequenceToSequenceExperiment(Experiment):
         Without ``target_size``, both are ``size``.
         """
         vocabulary = self.data.vocabulary
-        source, target = (
-            -(-size // vocabulary.multiple_of) * vocabulary.multiple_of
-            for size in (vocabulary.size, vocabulary.target_size or vocabulary.size)
-        )
-        return source, target
+        sizes = (vocabulary.size, vocabulary.target_size or vocabulary.size)
+        return tuple(padded_size(size, vocabulary.multiple_of) for size in sizes)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

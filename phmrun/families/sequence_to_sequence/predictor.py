@@ -266,8 +266,8 @@ class Translator:
         each line, or None. Signatures include search and weights.
         """
         main, of_part = next(iter(measures.items()))
-        scores = {key: measure(outputs, references) for key, measure in {"chrf": chrf, **measures}.items()}
-        scores = {key: scores[key] for key in (*measures, "chrf")}
+        every = {**measures, "chrf": measures.get("chrf", chrf)}
+        scores = {key: measure(outputs, references) for key, measure in every.items()}
         for part, rows in rows_of_parts(parts, len(outputs)):
             scores[f"{main}-{part}"] = of_part([outputs[row] for row in rows], [references[row] for row in rows])
         return {name: score.signed(f"|{self.signature}|weights:{self.weights}") for name, score in scores.items()}
