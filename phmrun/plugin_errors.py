@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.registry import OURS, PLUGIN, foreign_announcements, loaded_plugins
+from phmrun.registry import OURS, PLUGIN, foreign_announcements, plugin_folders
 
 NEAR = 3
 """Number of innermost frames of phmrun whose objects are searched for a plug-in."""
@@ -67,4 +67,4 @@ def _is_plugin(module: str) -> bool:
     if module.startswith(PLUGIN) or package in {by.point.value.partition(":")[0].partition(".")[0] for by in announced}:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    return bool(file) and Path(str(file)).absolute().parent in {path.absolute().parent for path in loaded_plugins()}
+    return bool(file) and Path(str(file)).absolute().parent in plugin_folders()

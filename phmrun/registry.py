@@ -30,14 +30,16 @@ import hashlib
 import importlib
 import importlib.util
 import re
+import shutil
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from phmrun.errors import PhmrunError, nearest, unknown
+from phmrun.files import replacing
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -285,47 +287,81 @@ def loaded_plugins() -> list[Path]:
     return [Path(str(sys.modules[name].__file__)) for name in names]
 
 
+def plugin_folders() -> set[Path]:
+    """Return the absolute folders of the plug-in files that this process has imported."""
+    return {path.absolute().parent for path in loaded_plugins()}
+
+
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     """Import plug-in files, and return the SHA-256 of each.
 
-    Modules of a file's folder that it imports are in the result, too.
+    Modules of a file's folder that it imports are in the result, too, as are those of packages there.
 
     The result is empty without files.
 
     Raises:
-        PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error.
+        PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error; or two have one name.
     """
-    sums: dict[Path, str] = {}
+    sums, marks = dict[Path, str](), dict[str, str]()
     for path in paths or ():
-        sums[path] = load_plugin(path)
-        sums |= {module: hashlib.sha256(module.read_bytes()).hexdigest() for module in _imported_beside(path)}
+        files = {path: load_plugin(path)}
+        files |= {module: hashlib.sha256(module.read_bytes()).hexdigest() for module in _imported_beside(path)}
+        for mark, digest in plugin_marks(files).items():
+            if marks.setdefault(mark, digest) != digest:
+                raise PhmrunError(f"two files have the name of {mark}", where=str(path), hint="Rename one of them.")
+        sums |= files
     return sums
 
 
 def _imported_beside(path: Path) -> list[Path]:
-    """Return the modules of a plug-in's folder that it has imported.
+    """Return the modules of a plug-in's folder that it imports, with those of packages there.
 
-    Import statements are followed, also those of such modules; relative imports are not. Order is that of discovery.
+    Import statements are followed, also those of such modules. Order is that of discovery.
     """
     sources = [path]
     for source in sources:  # grows
-        for node in ast.walk(ast.parse(source.read_bytes())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [str(node.module)] if isinstance(node, ast.ImportFrom) and not node.level else []
-            for name in names:
-                file = path.parent / f"{name}.py"
-                imported = getattr(sys.modules.get(name), "__file__", None)
-                if imported and file not in sources and file.is_file() and file.samefile(imported):
-                    sources.append(file)
+        for name in _imported_names(source, source.relative_to(path.parent).parent.parts):
+            parts = name.split(".")
+            module = sys.modules.get(parts[0])
+            places = getattr(module, "__path__", None) or [getattr(module, "__file__", None) or ""]
+            first = path.parent / parts[0]
+            if {Path(place).resolve() for place in places} & {first.resolve(), first.with_suffix(".py").resolve()}:
+                stems = [path.parent.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
+                files = [file for stem in stems for file in (stem / "__init__.py", stem.with_suffix(".py"))]
+                sources += [file for file in files if file not in sources and file.is_file()]
     return sources[1:]
 
 
+def _imported_names(source: Path, package: Sequence[str]) -> Iterator[str]:
+    """Yield the dotted names that a file of a package imports: modules, and members that may be modules."""
+    for node in ast.walk(ast.parse(source.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else ()
+            yield from (".".join(filter(None, (*above, node.module, alias.name))) for alias in node.names)
+
+
+def plugin_name(path: Path) -> str:
+    """Return the path of a plug-in file, or of a module that it imports, below the plug-in's folder."""
+    file = path.absolute()
+    folders = plugin_folders() & {*file.parents}
+    return min((file.relative_to(folder).as_posix() for folder in folders), key=len, default=path.name)
+
+
 def plugin_marks(plugins: Mapping[Path, str]) -> dict[str, str]:
-    """Return the checksums of plug-in files by "plugin FILENAME".
+    """Return the checksums of loaded plug-in files by "plugin NAME", with names as by :func:`plugin_name`.
 
     They are part of an experiment's identity.
     """
-    return {f"plugin {path.name}": digest for path, digest in plugins.items()}
+    return {f"plugin {plugin_name(path)}": digest for path, digest in plugins.items()}
+
+
+def copy_plugins(plugins: Iterable[Path], run: Path) -> None:
+    """Copy plug-in files into a run, so that a recipient can read them, and use them if they trust them."""
+    for path in plugins:
+        with replacing(run / "plugins" / plugin_name(path)) as temporary:
+            shutil.copyfile(path, temporary)
 
 
 FREEZE = "freeze"

@@ -12,7 +12,8 @@ from tiny_experiments import write_agreement
 from phmrun import registry
 from phmrun.config import ConfigError, Source, resolve, run_id
 from phmrun.errors import PhmrunError
-from phmrun.registry import METRICS, TASKS, load_plugin, networks
+from phmrun.files import write_text
+from phmrun.registry import METRICS, TASKS, load_plugin, load_plugins, networks
 
 PLUGIN = '''
 """A network, a loss, an optimizer, a schedule and a dataset of a user."""
@@ -166,8 +167,19 @@ def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
     (tmp_path / "away").mkdir()
     (tmp_path / "mine.py").write_text("import json\nfrom beside_mine import *\n")
     (tmp_path / "beside_mine.py").write_text("import deeper_mine\n")
-    (tmp_path / "deeper_mine.py").write_text("WIDTH = 4\n")
+    (tmp_path / "deeper_mine.py").write_text("from package_mine import part\n")
+    (tmp_path / "package_mine").mkdir()
+    (tmp_path / "package_mine" / "__init__.py").write_text("from .part import WIDTH\n")
+    (tmp_path / "package_mine" / "part.py").write_text("WIDTH = 4\n")
     (tmp_path / "json.py").write_text("raise SystemExit('hides an installed module')\n")
-    code = "import phmrun.registry as r, pathlib; print(len(r.load_plugins([pathlib.Path('../mine.py')])))"
+    code = "import phmrun.registry as r, pathlib; print(*r.plugin_marks(r.load_plugins([pathlib.Path('../mine.py')])))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path / "away")
-    assert (done.stdout, done.stderr) == ("3\n", "")
+    names = ["mine.py", "beside_mine.py", "deeper_mine.py", "package_mine/__init__.py", "package_mine/part.py"]
+    assert (done.stdout, done.stderr) == (" ".join(f"plugin {name}" for name in names) + "\n", "")
+
+
+def test_two_plug_ins_of_one_name_are_an_error(tmp_path):
+    for folder, content in {"a": "", "b": "WIDTH = 4"}.items():
+        write_text(tmp_path / folder / "mine.py", content)
+    with pytest.raises(PhmrunError, match=r"two files have the name of plugin mine\.py"):
+        load_plugins([tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"])

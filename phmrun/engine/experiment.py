@@ -32,14 +32,14 @@ from phmrun.engine.trained_model import (
 )
 from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.escaping import one_line
-from phmrun.files import disk_errors, read_text, write_text
+from phmrun.files import disk_errors, read_text
 from phmrun.ledger import Run, State
 from phmrun.ledger.outcome import begin, is_leader, keep_data, log_file, outcome_kept, set_outcome
 from phmrun.ledger.sameness import require_same
 from phmrun.ledger.segment import Segment
 from phmrun.ledger.wandb_mirror import Mirror, wandb_mode
 from phmrun.progress import waiting
-from phmrun.registry import plugin_marks
+from phmrun.registry import copy_plugins, plugin_marks
 
 if TYPE_CHECKING:
     from phmrun.engine.fit import Fitted
@@ -329,9 +329,7 @@ class _Training:
 
         self.run.set_state(State.RUNNING)
         self.data.vocabulary.save(self.run.vocabulary)
-        for path in self.plugins:
-            # The source is kept, so that a recipient of the run can read the plug-in, and use it if they trust it.
-            write_text(self.run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+        copy_plugins(self.plugins, self.run.path)
         counts = count_parameters(self.config, self.data.vocabulary.sizes)
         epoch = self.data.steps_in_epochs(1, processes(self.config.training, self.config.hardware))
         self.run.write_parameters({**counts, "data": self.data.statistics(), "steps_per_epoch": epoch})

@@ -191,7 +191,8 @@ def recorded_marks(run: Run) -> dict[str, str]:
         return {}
     if not marks:
         return {}
-    plugins = {f"plugin {path.name}": sha256_of(path) for path in sorted((run.path / "plugins").glob("*.py"))}
+    copies = run.path / "plugins"
+    plugins = {f"plugin {p.relative_to(copies).as_posix()}": sha256_of(p) for p in sorted(copies.rglob("*.py"))}
     return {**marks, **plugins}
 
 

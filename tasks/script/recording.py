@@ -12,13 +12,13 @@ from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, no_file, sha256_of, write_text
+from phmrun.files import disk_errors, no_file, sha256_of
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.outcome import begin, is_leader, keep_data, log_file, outcome_kept
 from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
-from phmrun.registry import plugin_marks
+from phmrun.registry import copy_plugins, plugin_marks
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.scores import Scores, fault, natural
 
@@ -227,8 +227,7 @@ def recording(
         ):
             run.set_state(State.RUNNING)
             record.directory.mkdir(exist_ok=True)
-            for path in plugins:
-                write_text(run.path / "plugins" / path.name, path.read_text(encoding="utf-8"))
+            copy_plugins(plugins, run.path)
             run.fix(None)
             LOG.info("run %s · %s", run.id, run.path)
             with Mirror(run, config.logging.wandb, config=config.model_dump(mode="json")) as record.mirror:

@@ -278,11 +278,11 @@ def test_a_users_own_layer_travels_with_the_run(tmp_path):
     from phmrun.registry import load_plugin
 
     plugin = tmp_path / "halves.py"
-    plugin.write_text(PLUGIN)
+    plugin.write_bytes(PLUGIN.replace("\n", "\r\n").encode())
     plugins = {plugin: load_plugin(plugin)}
     config = configured("nmt", tmp_path / "corpus", {"layer": {"structure": "test-plugin-scaled", "scale": 0.5}})
     result = run_experiment(config, tmp_path / "runs", plugins=plugins)
-    assert (result.run_dir / "plugins" / "halves.py").read_text() == PLUGIN
+    assert (result.run_dir / "plugins" / "halves.py").read_bytes() == plugin.read_bytes()
     assert yaml.safe_load((result.run_dir / "config.yaml").read_text())["layer"]["scale"] == 0.5
     assert next(iter(open_run(run_of(result)).predictor().predict(["w1 w2"]))).text is not None
     assert dry_run(config, plugins={plugin: "another sum"}).run_id != result.run_id
