@@ -62,11 +62,11 @@ class Plan:
         return 1 - (self.dense_parameters - self.parameters) / self.model_parameters
 
     def config_of(self, parent: Experiment, layer: LayerConfig, training: TrainingConfig) -> Experiment:
-        """Return the child's config, with ``layer`` and exceptions in ``maps``.
+        """Return the child's config, with ``layer``, and ``maps`` with an entry for each map.
 
         All else is the parent's, except ``training``. If ``layer`` does not fit every map inside the blocks, the
-        config's layer is dense instead. Each map that has another structure gets an entry. Maps of embedding and output
-        always get one.
+        config's layer is dense instead; then dense maps get no entry, except those of embedding and output. Otherwise
+        each map gets one, because ``layer`` does not reach every map: a parser's table of tags is always dense.
 
         Args:
             parent: Config of the parent, with the user's changes.
@@ -80,7 +80,7 @@ class Plan:
         others = [
             MapConfig(name=name, layer=LayerConfig(**options))
             for name, options in layers.items()
-            if options != layer.arguments or scope_of(name) in APART
+            if not options == layer.arguments == DENSE or scope_of(name) in APART
         ]
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
 

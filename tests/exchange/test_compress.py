@@ -51,12 +51,13 @@ def test_a_full_rank_child_is_its_parent(parent):
 
 def test_the_child_begins_with_the_fits_and_trains_on(parent):
     trained, weights = parent
-    layer = layer_of("low-rank", {"rank": 2})
+    layer = layer_of("low-rank", {"rank": 2, "freeze": "u"})
     plan = make_plan(trained, layer, budget=None, batches=0, fixed={"layer"})
     assert plan.loss is None
     assert all(0 < item.energy < 1 and item.output_energy is None for item in plan.maps)
     still = open_run(run_of(child_of(trained, weights, plan, layer, 0, 0)))
     still.load()
+    assert {item.name for item in still.config.maps} == plan.structures.keys()  # `layer` does not reach all maps
     theirs = structures_of(still.module.network)
     for name, structure in plan.structures.items():
         torch.testing.assert_close(theirs[name].materialize(), structure.materialize())
