@@ -37,7 +37,7 @@ class Entry:
     run: Run | None  # its run; ``None`` if there is none yet
     settings: Mapping[str, Any] = field(default_factory=dict)  # identity by dotted key, without seed and defaults
     marks: Mapping[str, str] = field(default_factory=dict)  # SHA-256 sums of data and plug-ins, by name; may be empty
-    departs: str = ""  # difference of its network from its row in the paper; empty if none
+    departs: str = ""  # differences from its row in the paper, or from this version of phmrun; empty if none
     at_edge: tuple[str, ...] = ()  # tuned keys whose value is the least or greatest tried
     chose_settings: bool = False  # True if the row's tuned values were chosen with this seed
     choices: int = 0  # number of values among which its seed chose by itself; 0 unless it is a replicate

@@ -37,7 +37,8 @@ class Cell:
         fault: Reason why it cannot be run; ``None`` if it can.
         marks: SHA-256 checksums of its data and plug-ins, by name; empty if the data are missing.
         baseline: True if the sweep's key ``baseline`` fits it; ``None`` without that key.
-        departs: Difference from its row in the paper or from this version of phmrun; empty if none.
+        departs: Difference of its network from that of its row in the paper; empty if none.
+        versions: Differences of its run from this version of phmrun; empty if none.
         exact: True if ``parameters`` are for the data's vocabulary; False: for the configured maximum.
         at_edge: Tuned keys whose value is the least or greatest tried.
         chose_settings: True if the row's tuned values were chosen with this seed.
@@ -55,6 +56,7 @@ class Cell:
     marks: Mapping[str, str] = field(default_factory=dict)
     baseline: bool | None = None
     departs: str = ""
+    versions: tuple[str, ...] = ()
     exact: bool = True
     at_edge: tuple[str, ...] = ()
     chose_settings: bool = False

@@ -130,7 +130,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     """Return a cell with other values by dotted key.
 
     It is resolved, inspected and named again; invalid values become its fault. Its ``at`` gains the values, which may
-    change its labels. Its seed and baseline mark stay, other marks of tuning and paper are reset.
+    change its labels. Its seed, baseline mark and difference from the paper stay, marks of tuning are reset.
 
     Raises:
         ValueError: The cell has no valid configuration.
@@ -140,7 +140,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
     varied_cell = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
     origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
-    marked = replace(varied_cell, origin=origin, baseline=cell.baseline)
+    marked = replace(varied_cell, origin=origin, baseline=cell.baseline, departs=cell.departs)
     (seeded,) = _with_seeds(marked, [cell.config.seed], inspect)
     return seeded
 

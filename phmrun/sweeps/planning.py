@@ -63,13 +63,13 @@ def recorded_cell(cell: Cell, ledger: Path | None) -> Cell:
     """Return the cell, or a copy with the run id of an earlier version.
 
     The copy is returned if the cell has no run in ``ledger``, but the same settings with other versions of layers or
-    mathematics have; of several runs, the one updated last. ``departs`` then names the changed versions.
+    mathematics have; of several runs, the one updated last. ``versions`` then names the changed versions.
     """
     if ledger is None or cell.config is None or cell.run_id is None or _has_run(cell, ledger):
         return cell
     for run, changes in runs_beside(ledger, cell.run_id, cell.config, cell.marks):
         if changes.names == changes.versions:
-            cell = replace(cell, run_id=run.id, departs="; ".join(changes.versions))
+            cell = replace(cell, run_id=run.id, versions=changes.versions)
     return cell
 
 

@@ -175,7 +175,7 @@ def _entry(status: CellStatus) -> Entry:
         settings,
         marks,
         baseline=cell.baseline,
-        departs=cell.departs,
+        departs="; ".join(filter(None, (cell.departs, *cell.versions))),
         at_edge=cell.at_edge,
         chose_settings=cell.chose_settings,
         choices=cell.choices,

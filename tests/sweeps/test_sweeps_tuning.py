@@ -1,5 +1,7 @@
 """The same trials for every row: chosen by validation, extended at an edge, standing in the table."""
 
+from dataclasses import replace
+
 import pytest
 
 from phmrun.errors import PhmrunError
@@ -56,6 +58,7 @@ def test_selected_seeds_share_the_trials_of_the_first(planned, tmp_path):
     cells = with_choices(created, rows, make).cells
     assert [(cell.config.seed, cell.chose_settings) for cell in cells] == [(2, False), (3, False)] * 2
     assert {cell.config.training.optimizer.lr for cell in cells} == {0.01}
+    assert make(replace(cells[0], departs="not the paper's network"), {RATE: 0.1}).departs == "not the paper's network"
 
 
 def test_the_best_validation_chooses(rows, tmp_path):
