@@ -1,6 +1,7 @@
 """Atomic writes, checksums, bounded reads, and errors of full or read-only disks."""
 
 import errno
+import gzip
 import hashlib
 import io
 import json
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tokenize import TokenError
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import printable
@@ -22,6 +23,7 @@ from phmrun.escaping import printable
 if TYPE_CHECKING:
     from filelock import FileLock
 
+GZIP_MAGIC = b"\x1f\x8b"
 MOST_BYTES = 256 * 2**20
 """Largest small file of a run: status, scores, samples."""
 DATA_VARIABLE = "PHMRUN_DATA"
@@ -213,6 +215,13 @@ def open_regular(path: Path, *, most: int = MOST_BYTES) -> io.BufferedReader:
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "not a file", str(path))
     raise OSError(errno.EFBIG, f"larger than {most:,} bytes", str(path))
+
+
+def decompressed(handle: IO[bytes]) -> IO[bytes]:
+    """Return a reader of a seekable file's content, decompressed if it is gzip."""
+    is_gzip = handle.read(2) == GZIP_MAGIC
+    handle.seek(0)
+    return cast(IO[bytes], gzip.GzipFile(fileobj=handle)) if is_gzip else handle
 
 
 def file_lock(path: Path) -> "FileLock":

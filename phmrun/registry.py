@@ -54,6 +54,19 @@ PLUGIN = "phmrun_plugin_"
 """Beginning of the names of modules of plug-in files."""
 
 
+def extra_package(name: str, extra: str) -> Any:
+    """Import and return a package that an extra of phmrun installs.
+
+    Raises:
+        PhmrunError: (exit 2) It is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        hint = f'Run: pip install "phmrun[{extra}]"'
+        raise PhmrunError(f"the package {error.name or name!r} is not installed", hint=hint) from error
+
+
 class Announcement(NamedTuple):
     """An entry point, and the distribution that announces it."""
 

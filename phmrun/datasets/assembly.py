@@ -9,7 +9,6 @@ kept, as in sacreBLEU's test sets.
 """
 
 import errno
-import gzip
 import lzma
 import re
 import shutil
@@ -25,9 +24,9 @@ from typing import IO
 
 from phmrun.datasets.catalogue import File, Part, is_safe
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import open_regular, replacing
+from phmrun.files import decompressed, open_regular, replacing
 from phmrun.progress import progress
-from phmrun.text.lines import BYTE_ORDER_MARK, GZIP_MAGIC, LONGEST_LINE
+from phmrun.text.lines import BYTE_ORDER_MARK, LONGEST_LINE
 
 LARGEST = 16 * 10**9
 """Limit in bytes for unpacked files of unknown size: larger than any corpus of the catalogue; a bomb has more."""
@@ -99,9 +98,7 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
 def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
     """Open a member like :func:`opened`, decompressed if its content is gzip."""
     with opened(archive, member) as content:
-        compressed = content.read(2) == GZIP_MAGIC
-        content.seek(0)
-        yield gzip.GzipFile(fileobj=content) if compressed else content  # type: ignore[misc]
+        yield decompressed(content)
 
 
 def refused(what: str, archive: Path) -> PhmrunError:

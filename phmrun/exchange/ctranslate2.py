@@ -22,6 +22,7 @@ from phmrun.layers.factored_file import digest_of
 from phmrun.layers.linear import GATED
 from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
+from phmrun.registry import extra_package
 from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
@@ -29,7 +30,6 @@ Quantization = Literal["none", "int8", "int8_float32", "bfloat16", "float16"]
 
 POSITIONS = 1024  # length of the table of positions in a converted model
 MARK = "phmrun.json"
-INSTALL = 'Run: pip install "phmrun[ctranslate2]"'
 
 
 def library() -> Any:
@@ -38,11 +38,7 @@ def library() -> Any:
     Raises:
         PhmrunError: (exit 2) It is not installed.
     """
-    try:
-        import ctranslate2
-    except ImportError as error:
-        raise PhmrunError("the package 'ctranslate2' is not installed", hint=INSTALL) from error
-    return ctranslate2
+    return extra_package("ctranslate2", "ctranslate2")
 
 
 def converted(

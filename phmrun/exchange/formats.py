@@ -33,7 +33,7 @@ from phmrun.files import replacing, replacing_directory, write_json, write_text
 from phmrun.layers import folded, load, save
 from phmrun.layers.factored_file import Precision
 from phmrun.models.transformer import EncoderDecoder
-from phmrun.registry import TASKS
+from phmrun.registry import TASKS, extra_package
 from phmrun.text.token_names import token_names, write_models
 from phmrun.text.vocabularies import Vocabularies
 
@@ -304,13 +304,8 @@ def _write_onnx(program: ExportGraph, path: Path, facts: Mapping[str, str], *_: 
     Raises:
         PhmrunError: A package is missing (exit 2), or torch cannot export the model (exit 1).
     """
-    try:
-        import onnx
-        import onnxruntime
-        import onnxscript  # noqa: F401  (required by torch's exporter)
-    except ImportError as error:
-        hint = 'Run: pip install "phmrun[export]"'
-        raise PhmrunError(f"the package {error.name!r} is not installed", hint=hint) from error
+    # torch's exporter requires onnxscript.
+    onnx, onnxruntime, _ = (extra_package(name, "export") for name in ("onnx", "onnxruntime", "onnxscript"))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

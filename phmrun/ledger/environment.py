@@ -5,7 +5,6 @@ recorded. Secrets in the command line are replaced by ``***``.
 """
 
 import functools
-import gzip
 import hashlib
 import importlib.metadata
 import platform
@@ -24,7 +23,7 @@ from pydantic import TypeAdapter
 
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import is_name, open_regular
+from phmrun.files import decompressed, is_name, open_regular
 
 COMPARED = (
     "python",
@@ -163,14 +162,9 @@ class Source:
         Raises:
             PhmrunError: (exit 3) The file is missing or damaged.
         """
-        digest = hashlib.sha256()
         try:
             with open_regular(path, most=sys.maxsize) as plain:
-                compressed = plain.read(2) == b"\x1f\x8b"
-                plain.seek(0)
-                stream = gzip.GzipFile(fileobj=plain) if compressed else plain
-                while piece := stream.read(1 << 20):
-                    digest.update(piece)
+                digest = hashlib.file_digest(decompressed(plain), "sha256")  # type: ignore[arg-type]
         except (OSError, EOFError, zlib.error) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise PhmrunError(f"the file cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error

@@ -23,7 +23,7 @@ from phmrun.layers.inference import folded
 from phmrun.layers.network import Structures, set_structure, structures_of
 from phmrun.layers.report import ATTRIBUTE, parameter_count
 from phmrun.layers.structure import build_weight
-from phmrun.registry import STRUCTURES
+from phmrun.registry import STRUCTURES, extra_package
 from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
@@ -50,14 +50,10 @@ def transformers() -> Any:
     Raises:
         PhmrunError: (exit 2) It is not installed.
     """
-    try:
-        import transformers
-    except ImportError as error:
-        hint = 'Run: pip install "phmrun[transformers]"'
-        raise PhmrunError("the package 'transformers' is not installed", hint=hint) from error
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    return transformers
+    package = extra_package("transformers", "transformers")
+    package.logging.set_verbosity_error()
+    package.logging.disable_progress_bar()
+    return package
 
 
 def weight_file(folder: Path) -> Path:

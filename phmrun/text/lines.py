@@ -13,12 +13,10 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import open_regular, read_text
+from phmrun.files import GZIP_MAGIC, decompressed, open_regular, read_text
 
-GZIP_MAGIC = b"\x1f\x8b"
 COMPRESSED = (GZIP_MAGIC, b"\xfd7zXZ\0", b"BZh91AY&SY", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf\x27\x1c")
 """First bytes of files compressed by gzip, xz, bzip2, zstd, zip or 7z."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -88,9 +86,7 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     number = 0
     try:
         with open_regular(path, most=sys.maxsize) as plain:
-            compressed = plain.read(2) == GZIP_MAGIC
-            plain.seek(0)
-            stream = cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if compressed else plain
+            stream = decompressed(plain)
             while raw := stream.readline(longest + 1):
                 number += 1
                 if len(raw) > longest:

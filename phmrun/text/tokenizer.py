@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
-from phmrun.errors import PhmrunError
+from phmrun.registry import extra_package
 from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, Vocabulary, padded_size
 
 LINES = 2048
@@ -20,12 +20,7 @@ def tokenizers() -> Any:
     Raises:
         PhmrunError: (exit 2) It is not installed.
     """
-    try:
-        import tokenizers as package
-    except ImportError as error:
-        hint = 'Run: pip install "phmrun[transformers]"'
-        raise PhmrunError("the package 'tokenizers' is not installed", hint=hint) from error
-    return package
+    return extra_package("tokenizers", "transformers")
 
 
 class Joining(NamedTuple):

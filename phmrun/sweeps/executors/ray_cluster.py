@@ -13,6 +13,7 @@ from typing import Any
 
 from phmrun.errors import PhmrunError
 from phmrun.ledger.child import GRACE, end
+from phmrun.registry import extra_package
 from phmrun.sweeps.executors import Ended, Job, start_job
 
 RETRIES = 3  # restarts of a task whose machine or worker was lost
@@ -34,11 +35,7 @@ class RayExecutor:
 
     def __init__(self, *, cpus: float = 1, gpus: float = 0, jobs: int | None = None) -> None:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a task without GPUs keeps what it sees
-        try:
-            import ray
-        except ImportError as error:
-            raise PhmrunError("Ray is not installed", hint="Run: pip install 'phmrun[ray]'") from error
-        self._ray = ray
+        self._ray = ray = extra_package("ray", "ray")
         try:
             ray.init(log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True)
         except (ConnectionError, RuntimeError, ValueError) as error:
