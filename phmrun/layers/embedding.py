@@ -80,7 +80,7 @@ class Embedding(nn.Module):
         Those of ``padding_idx`` are zero.
         """
         with full_precision(self.structure):
-            vectors = self.structure.rows(tokens)
+            vectors = self.structure.rows(tokens.reshape(-1)).view(*tokens.shape, self.embedding_dim)
         if self.padding_idx is None:
             return vectors
         return vectors.masked_fill((tokens == self.padding_idx).unsqueeze(-1), 0.0)

@@ -206,7 +206,7 @@ class Structure(nn.Module):
         raise NotImplementedError
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return rows of ``W`` by number, ``[…] -> […, in_features]``.
+        """Return rows of ``W`` by number, ``[tokens] -> [tokens, in_features]``.
 
         Here W is built first. Override if it need not be.
         """

@@ -103,12 +103,10 @@ class Blast(Structure):
 
         Row p of block row i is row p of B_i, times each diag(D_ij) C_j.
         """
-        flat = index.reshape(-1)
-        rows = F.embedding(flat, self.b.flatten(0, 1))  # [tokens, r]
-        couplings = F.embedding(flat // self.rows_of_block, self.d.permute(1, 2, 0).flatten(1))
+        rows = F.embedding(index, self.b.flatten(0, 1))  # [tokens, r]
+        couplings = F.embedding(index // self.rows_of_block, self.d.permute(1, 2, 0).flatten(1))
         coupled = couplings.view(-1, self.blocks, self.rank) * rows.unsqueeze(1)  # [tokens, j, r]
-        vectors = torch.bmm(coupled.transpose(0, 1), self.c).transpose(0, 1).flatten(1)[:, : self.in_features]
-        return vectors.reshape(*index.shape, self.in_features)
+        return torch.bmm(coupled.transpose(0, 1), self.c).transpose(0, 1).flatten(1)[:, : self.in_features]
 
     def product(self) -> Product:
         """Return three batched products: with C, D and B."""

@@ -70,12 +70,10 @@ class BlockCirculant(Structure):
 
     def rows(self, index: Tensor) -> Tensor:
         """Return rows of W without building it, by gathering from first columns."""
-        flat = index.reshape(-1)
-        places = torch.arange(self.size, device=flat.device)
-        order = ((flat % self.size).unsqueeze(1) - places) % self.size  # [tokens, q]
-        blocks = self.columns.index_select(0, flat // self.size)  # [tokens, J, b]
-        vectors = blocks.gather(2, order.unsqueeze(1).expand(-1, self.across, -1)).flatten(1)[:, : self.in_features]
-        return vectors.reshape(*index.shape, self.in_features)
+        places = torch.arange(self.size, device=index.device)
+        order = ((index % self.size).unsqueeze(1) - places) % self.size  # [tokens, q]
+        blocks = self.columns.index_select(0, index // self.size)  # [tokens, J, b]
+        return blocks.gather(2, order.unsqueeze(1).expand(-1, self.across, -1)).flatten(1)[:, : self.in_features]
 
     def spectra(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the eigenvalues of all blocks and the Fourier basis.

@@ -85,11 +85,11 @@ class Group(Structure):
 
         They are rows of blocks, padded with zeros. With ``shuffle``, row j·g + i of W is row j of block i.
         """
-        flat, (_, size, columns) = index.reshape(-1), self.block.shape
-        group, place = (flat % self.groups, flat // self.groups) if self.shuffle else (flat // size, flat % size)
-        rows = self.block.new_zeros(len(flat), self.groups, columns)
-        rows = rows.index_put((torch.arange(len(flat), device=flat.device), group), self.blocks()[group, place])
-        return rows.view(*index.shape, self.in_features)
+        _, size, columns = self.block.shape
+        group, place = (index % self.groups, index // self.groups) if self.shuffle else (index // size, index % size)
+        rows = self.block.new_zeros(len(index), self.groups, columns)
+        rows = rows.index_put((torch.arange(len(index), device=index.device), group), self.blocks()[group, place])
+        return rows.view(-1, self.in_features)
 
     def product(self) -> Product:
         """Return one batched product over the groups.

@@ -118,11 +118,10 @@ class Kronecker(Structure):
 
         Row α·s + σ is Σ_i A_i[α, :] ⊗ B_i[σ, :], cut to d numbers.
         """
-        flat = index.reshape(-1)
         s = self.shapes.s
-        mix = self.a.index_select(0, flat // s)  # [tokens, q, r]
-        row = mix @ self.b.index_select(0, flat % s)  # [tokens, q, t]
-        return row.flatten(1)[:, : self.in_features].reshape(*index.shape, self.in_features)
+        mix = self.a.index_select(0, index // s)  # [tokens, q, r]
+        row = mix @ self.b.index_select(0, index % s)  # [tokens, q, t]
+        return row.flatten(1)[:, : self.in_features]
 
     def product(self) -> Product:
         """Return two matrix products, with A and B."""

@@ -115,12 +115,10 @@ class Monarch(Structure):
 
         They are rows of L, padded with zeros outside their block, times R.
         """
-        flat, b = index.reshape(-1), self.blocks
-        rows = F.embedding(flat, self.left.flatten(0, 1)).view(-1, b, self.rank)  # [tokens, j, r]
-        block = F.one_hot(flat // self.rows_of_block, b).to(rows.dtype)
+        rows = F.embedding(index, self.left.flatten(0, 1)).view(-1, self.blocks, self.rank)  # [tokens, j, r]
+        block = F.one_hot(index // self.rows_of_block, self.blocks).to(rows.dtype)
         spread = torch.einsum("ti,tjr->jtir", block, rows).flatten(2)  # [j, tokens, (i, r)]
-        vectors = torch.bmm(spread, self.right).transpose(0, 1).flatten(1)[:, : self.in_features]
-        return vectors.reshape(*index.shape, self.in_features)
+        return torch.bmm(spread, self.right).transpose(0, 1).flatten(1)[:, : self.in_features]
 
     def product(self) -> Product:
         """Return two batched products, with R and L.

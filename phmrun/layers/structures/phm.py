@@ -163,11 +163,10 @@ def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
     Shapes: ``[…] -> […, d]``, without building it.
     """
     block_rows = s.shape[1]
-    flat = index.reshape(-1)
-    block, place = flat // block_rows, flat % block_rows
+    block, place = index // block_rows, index % block_rows
     mix = a.index_select(1, block).permute(1, 2, 0)  # [tokens, q, i]
     row = mix @ s.index_select(1, place).transpose(0, 1)  # [tokens, q, block_columns]
-    return row.reshape(*index.shape, a.shape[2] * s.shape[2])
+    return row.flatten(1)
 
 
 class Factors(NamedTuple):

@@ -110,10 +110,8 @@ class SparseLowRank(Structure):
 
     def rows(self, index: Tensor) -> Tensor:
         """Return rows of W without building it: rows of U V plus rows of S."""
-        flat = index.reshape(-1)
-        places = self.places.index_select(0, flat)
-        vectors = (F.embedding(flat, self.u) @ self.v).scatter_add(1, places, F.embedding(flat, self.s))
-        return vectors.reshape(*index.shape, self.in_features)
+        places = self.places.index_select(0, index)
+        return (F.embedding(index, self.u) @ self.v).scatter_add(1, places, F.embedding(index, self.s))
 
     def factors_read(self) -> dict[str, tuple[int, int]]:
         """Return the fans (fan-out, fan-in) of V, U and S.
