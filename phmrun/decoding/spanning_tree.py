@@ -18,17 +18,16 @@ NEVER = complex(-math.inf, 0)
 """Weight of a non-arc: from a word to itself, or within a contracted cycle."""
 
 
-def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True) -> Tensor:
+def spanning_trees(scores: Tensor, lengths: Tensor) -> Tensor:
     """Return the heads of the maximum spanning tree of each sentence, exactly.
 
     Position 0 is the root. Arcs with a score of minus infinity or NaN are impossible. If there is no tree without them,
-    the result contains as few as possible; with ``single_root``, the single root comes first. Ties are broken
+    the result contains as few as possible; that the root has exactly one child comes first. Ties are broken
     independently of the batch.
 
     Args:
         scores: ``[batch, dependents, heads]``, both of the same length; entries beyond a sentence are ignored.
         lengths: ``[batch]``, words of each sentence plus 1 for the root.
-        single_root: Require exactly one child of the root.
 
     Returns:
         Heads ``[batch, length]``; 0 for the root and beyond a sentence's end.
@@ -39,33 +38,31 @@ def spanning_trees(scores: Tensor, lengths: Tensor, *, single_root: bool = True)
     impossible = outside.unsqueeze(1) | (positions == positions.unsqueeze(1)) | scores.isnan()
     heads = scores.masked_fill(impossible, -math.inf).argmax(dim=-1)
     heads = heads.masked_fill_(outside | (positions == 0), 0)
-    for number in (~_are_trees(heads, lengths, single_root)).nonzero().squeeze(1).tolist():
+    for number in (~_are_trees(heads, lengths)).nonzero().squeeze(1).tolist():
         length = int(lengths[number])
         sentence = scores[number, :length, :length].detach().double().cpu().numpy()
-        heads[number, :length] = torch.tensor(_best_tree(sentence, single_root), device=heads.device)
+        heads[number, :length] = torch.tensor(_best_tree(sentence), device=heads.device)
     return heads
 
 
-def _are_trees(heads: Tensor, lengths: Tensor, single_root: bool) -> Tensor:
+def _are_trees(heads: Tensor, lengths: Tensor) -> Tensor:
     """Return ``[batch]``, True if the heads ``[batch, length]`` form a tree rooted at 0.
 
-    With ``single_root``, the root must have at most one child, too. Heads beyond ``lengths`` are 0 and ignored.
+    The root must have at most one child. Heads beyond ``lengths`` are 0 and ignored.
     """
     ancestors = heads
     for _ in range((heads.shape[1] - 2).bit_length()):  # each round doubles the steps toward the root
         ancestors = ancestors.gather(1, ancestors)
     trees = (ancestors == 0).all(dim=1)
-    if not single_root:
-        return trees
     beyond = heads.shape[1] - lengths.to(heads.device)
     return trees & ((heads == 0).sum(dim=1) - beyond <= 2)  # the root and one word
 
 
-def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
+def _best_tree(scores: NDArray[np.float64]) -> list[int]:
     """Return the heads of the best tree of a sentence.
 
-    ``scores[i, j]`` is that of head j for word i, ``[length, length] -> [length]``. With ``single_root``, the root has
-    one child. Arcs that are not finite are avoided (minus infinity, NaN) or preferred (infinity) before all scores.
+    ``scores[i, j]`` is that of head j for word i, ``[length, length] -> [length]``. The root has one child. Arcs that
+    are not finite are avoided (minus infinity, NaN) or preferred (infinity) before all scores.
     """
     # Scores become complex numbers, which NumPy orders by real part, then by imaginary part. The real part has priority
     # over scores: -1 for an impossible arc. A large number in place of infinity would cost precision.
@@ -74,7 +71,7 @@ def _best_tree(scores: NDArray[np.float64], single_root: bool) -> list[int]:
     weights.real[~finite] = np.where(scores[~finite] > 0, 1.0, -1.0)
     weights.imag[finite] = scores[finite]
     heads = _edmonds(weights)
-    if single_root and heads.count(0) > 2:
+    if heads.count(0) > 2:
         # An additional arc from the root is worse than any other change.
         weights.real[:, 0] -= 2 * len(weights)
         heads = _edmonds(weights)

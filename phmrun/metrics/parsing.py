@@ -68,7 +68,6 @@ def attachment_scores(
     *,
     subtypes: bool = False,
     punctuation: bool = True,
-    resamples: int = RESAMPLES,
 ) -> dict[str, Score]:
     """Score parsed trees against gold trees.
 
@@ -80,7 +79,6 @@ def attachment_scores(
         parsed: The same sentences with predicted trees.
         subtypes: Compare language-specific subtypes too: ``nmod:poss``, not only ``nmod``.
         punctuation: Score words that consist of punctuation characters (Unicode's categories P), too.
-        resamples: Resampled test sets for the confidence intervals; 0: none. Default: 1,000.
 
     Raises:
         PhmrunError: (exit 3) The sentences differ in their words, or there is no word to score.
@@ -90,13 +88,10 @@ def attachment_scores(
     if not total[WORDS]:
         raise PhmrunError("there is no word to score", code=ExitCode.DATA)
     labels, marks = "full" if subtypes else "universal", "in" if punctuation else "out"
-    signature = f"def:conll2017|labels:{labels}|punct:{marks}|words:gold"
-    if resamples:
-        signature += f"|bs:{resamples}|seed:{SEED}"
-    sums, words = resampled(counts, resamples), int(total[WORDS])
-    intervals = {key: interval(sums, score) if resamples else None for key, (_, score) in _SCORES.items()}
+    signature = f"def:conll2017|labels:{labels}|punct:{marks}|words:gold|bs:{RESAMPLES}|seed:{SEED}"
+    sums, words = resampled(counts, RESAMPLES), int(total[WORDS])
     return {
-        key: Score(name, float(score(total)), signature, words, "words", ci=intervals[key])
+        key: Score(name, float(score(total)), signature, words, "words", ci=interval(sums, score))
         for key, (name, score) in _SCORES.items()
     }
 
