@@ -143,11 +143,11 @@ def by_runner(
     from phmrun.ledger import Run
 
     config, runner = request.resolved.config, request.task.load("runner")
-    origin = {key: label for key, label in request.resolved.origin.items() if label != "default"}
+    origin = request.resolved.origin
     if dry_run:
         runner.fingerprints(config)
         if as_json:
-            console.print_json({"config": config.model_dump(mode="json"), "origin": origin})
+            console.print_json({"config": config.model_dump(mode="json"), "origin": dict(origin)})
         else:
             console.print_line(to_yaml(config, origin))
         return
@@ -197,8 +197,7 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     from phmrun.ledger.wording import counts_in_words
 
     out = console.stdout()
-    labels = {key: label for key, label in origin.items() if label != "default"}
-    console.print_line(to_yaml(config, labels))
+    console.print_line(to_yaml(config, origin))
     console.print_table(("size and data", ""), counts_in_words({**plan.parameters, "data": plan.data}))
     out.print()
     sources = grouped(config.provenance_values())

@@ -210,14 +210,16 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
     return config.model_copy(update={"decoding": changed})
 
 
-def to_yaml(config: Section, comments: Mapping[str, str] | None = None) -> str:
+def to_yaml(config: Section, origin: Mapping[str, str] | None = None) -> str:
     """Return the configuration as YAML, all keys in schema order.
 
     Args:
         config: The configuration, or a section of one.
-        comments: Comments by dotted key, written at the ends of the keys' lines, in one column.
+        origin: Source of values by dotted key, written as comments at the ends of the keys' lines, in one column;
+            without "default".
     """
-    lines = list(_yaml_lines(config.model_dump(mode="json"), "", comments or {}))
+    comments = {key: label for key, label in (origin or {}).items() if label != "default"}
+    lines = list(_yaml_lines(config.model_dump(mode="json"), "", comments))
     width = max((len(line) for line, comment in lines if comment), default=0)
     return "".join(f"{line:<{width}}  # {comment}\n" if comment else f"{line}\n" for line, comment in lines)
 

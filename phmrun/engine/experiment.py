@@ -190,7 +190,7 @@ def train(
     if derivation and derivation.teacher:
         check_vocabulary(derivation.teacher.run, data)
     count_parameters(config, data.vocabulary.sizes)  # raises on sizes that do not fit, before a run directory exists
-    text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
+    text = to_yaml(config, origin)
     identity = canonical_identity(config, marks)
     name = run_id(config, fingerprints=marks)
     if continued:

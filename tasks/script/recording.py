@@ -202,14 +202,14 @@ def recording(
         origin: Source of each value by dotted key.
         runs_dir: Directory of the runs.
         plugins: SHA-256 of plug-in files by path.
-        restart: Called with a run that has begun, before its records are deleted; None: the run is continued.
+        restart: Called with the run before its records are deleted; may raise to prevent it. None: it is continued.
 
     Raises:
         PhmrunError: (exit 2) Another process holds the run. (exit 3) Its records are damaged, or an input is missing.
             (exit 4) No score was set, or the disk is full.
     """
     marks = {**input_checksums(config), **plugin_marks(plugins)}
-    text = to_yaml(config, {key: label for key, label in origin.items() if label != "default"})
+    text = to_yaml(config, origin)
     run = Run.create(runs_dir, run_id(config, fingerprints=marks), text)
     with run.lock():
         begin(run, text, canonical_identity(config, marks), restart)

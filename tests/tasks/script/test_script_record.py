@@ -31,6 +31,8 @@ def test_settings_seed_environment_scores_items_and_history_are_on_record():
         run.log(10, train__loss=0.5)
         run.parameters(64)
         run.score("test/accuracy", 50.0, items=[1, 0])
+    with pytest.raises(PhmrunError, match="the block of this run has ended"):
+        run.parameters(63)
     assert run.id.startswith("script-vit-digits-phm-2-")
     record = only_run()
     assert record.status.state is State.DONE
