@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -38,12 +38,14 @@ def baseline_rows(table: ResultTable) -> list[BaselineRow]:
     """Return the baselines scored beside a table's runs, floors first.
 
     A baseline is a floor if it is one for any of them. Floors and others each
-    are in the order of the columns that have them.
+    are in the order of the columns that have them. Scores are multiplied by the column's factor.
     """
     columns = [
         [e.run for line in table.figures for e in line[at].entries if e.run] for at in range(len(table.headings))
     ]
-    return _rows(columns, [heading.score for heading in table.headings])
+    factors = [heading.factor for heading in table.headings]
+    rows = _rows(columns, [heading.score for heading in table.headings])
+    return [replace(row, values=tuple(v and v * f for v, f in zip(row.values, factors, strict=True))) for row in rows]
 
 
 def listed_baselines(runs: Sequence[Run], scores: Sequence[str]) -> Iterator[tuple[str, list[float | None]]]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from operator import ne
+from operator import attrgetter, ne
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -182,17 +182,20 @@ def _compared(
     """Yield the comparisons of cells with one dense cell, simultaneously.
 
     Cells scored on other items are left out, and do not count for the level. Intervals over items are added if they
-    are known. ``family`` is the number of comparisons that share the level, if more than ``figures``.
+    are known, and the column has no factor. ``family`` is the number of comparisons that share the level, if more than
+    ``figures``.
     """
     metric = metric_of(score)
-    question = Question((metric.margin if margin is None else margin) or None, metric.lower_is_better)
+    usual = metric.margin and metric.margin * dense.factor
+    question = Question((usual if margin is None else margin) or None, metric.lower_is_better)
     reference = _scored(dense, score)
     rows, items = _paired({at: _scored(cell, score) for at, cell in figures.items()}, reference, score, reader)
     floors: dict[str, list[float]] = {}
     for name in floors_of(score):
         scores = [entry.run.score(name) for entry in dense.entries if entry.run]
         if values := [value for value in scores if value is not None]:
-            floors[name.partition(OF)[2]] = values[:1] if len(set(values)) == 1 else values  # one value: a constant
+            values = values[:1] if len(set(values)) == 1 else values  # one value: a constant
+            floors[name.partition(OF)[2]] = [value * dense.factor for value in values]
     means = {name: fmean(values) for name, values in floors.items()}
     best = (min if metric.lower_is_better else max)(means, key=lambda name: means[name], default=None)
     sharing = max(len(rows), family)
@@ -201,7 +204,7 @@ def _compared(
         reference.values,
         question,
         floors=list(floors.values()),
-        items=items,
+        items=items if dense.factor == 1 else {},
         rows=sharing,
     )
     for place, row in rows.items():
@@ -221,6 +224,7 @@ def _scored(figure: Figure, score: str) -> _Scored:
     dropped = 0
     for entry in figure.entries:
         value = entry.run.score(score) if entry.run else None
+        value = None if value is None else value * figure.factor
         if value is None and not entry.diverged:
             continue
         if entry.chose_settings:
@@ -280,9 +284,9 @@ def _candidates(
 ) -> Iterator[tuple[Place, Figure, Sequence[Figure], str]]:
     """Yield place, cell, possible baselines, and score, that of the column.
 
-    The nearest baseline is the first. Baselines have its score and data; those of its column come before those of its
-    row, and in the column those whose rows have the most equal labels: "phm, width 16" is beside "dense, width 16".
-    Cells without runs, without candidates, and baselines themselves are skipped.
+    The nearest baseline is the first. Baselines have its score, factor and data; those of its column come before those
+    of its row, and in the column those whose rows have the most equal labels: "phm, width 16" is beside "dense, width
+    16". Cells without runs, without candidates, and baselines themselves are skipped.
     """
 
     def unlike(at: Place) -> int:
@@ -293,6 +297,7 @@ def _candidates(
         """True if all experiments of a cell are dense, named by their sweep, or match ``baseline`` if it is given."""
         return all(entry.is_baseline if baseline is None else entry.matches(baseline) for entry in figure.entries)
 
+    alike = attrgetter("score", "data", "factor")
     ended = {place: figure for place, figure in table.cells.items() if figure.has_ended}
     bases = {place: figure for place, figure in ended.items() if is_baseline(figure)}
     for (row, column), figure in ended.items():
@@ -300,7 +305,7 @@ def _candidates(
             continue
         beside = sorted((at for at in bases if at[1] == column), key=unlike)
         nearest = [bases[at] for at in [*beside, *(at for at in bases if at[0] == row)]]
-        if candidates := [other for other in nearest if (other.score, other.data) == (figure.score, figure.data)]:
+        if candidates := [other for other in nearest if alike(other) == alike(figure)]:
             yield (row, column), figure, candidates, figure.score
 
 

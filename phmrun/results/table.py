@@ -59,6 +59,7 @@ class Figure:
     printed: str | None  # the paper's cell as printed
     published: float | None  # the paper's number; ``None`` if it prints none
     comparable: bool  # True if the paper's score has the same signature and settings
+    factor: float = 1.0  # factor of its column on the score, as in ``values``
 
     @cached_property
     def mean(self) -> float | None:
@@ -229,7 +230,7 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
         {*heading.signature.split("|")} <= {*signature.split("|")} for signature in signatures
     )
     comparable = agree and not reduced and not _made_up(chosen)
-    return Figure(score, chosen, values, signatures, printed, published, comparable)
+    return Figure(score, chosen, values, signatures, printed, published, comparable, heading.factor)
 
 
 def _signature(run: Run, score: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import recorded_run
 from phmrun.papers.table import Column, PaperRow, PaperTable
+from phmrun.results.baselines import baseline_rows
 from phmrun.results.comparison import differences
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, plain_rows, verdict_notes
@@ -171,6 +172,11 @@ def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, c
     assert [heading.score for heading in table.headings] == ["test/bleu", "test/loss"]
     compared = differences(table)
     assert [str(pair.verdict) for pair in compared.values()] == [verdict, verdict]
+    scaled = tabulate(entries, ["layer"], [Heading("BLEU in per mille", "test/bleu", factor=10.0)])
+    (pair,) = differences(scaled).values()
+    assert (str(pair.verdict), pair.floor) == (verdict, ("copy", 10 * copied))
+    assert pair.judgement.difference.value == pytest.approx(-100)
+    assert [row.values for row in baseline_rows(scaled)] == [(10 * copied,)]
     first = score_headings(entries, [], [], "test/loss")
     assert [heading.score for heading in first] == ["test/loss", "test/bleu"]
     older = entry({"layer": "dense", "seed": "9"}, {**DENSE, "seed": 9}, {"test/bleu": 30.0})
