@@ -11,11 +11,7 @@ from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, 
 from phmrun.datasets.locations import Check, locate
 from phmrun.errors import ExitCode, unknown
 
-app = VerbGroup(
-    help="List, inspect, fetch and check datasets.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = VerbGroup(help="List, inspect, fetch and check datasets.", no_args_is_help=True)
 
 
 Name = Annotated[

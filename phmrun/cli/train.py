@@ -20,21 +20,17 @@ if TYPE_CHECKING:
     from phmrun.experiments import Request
     from phmrun.ledger import Run
 
+OtherRun = Annotated[str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)]
+
 
 @spread
 def train(
     options: ExperimentOptions,
     *,
     runs_dir: RunsDirectory = Path("runs"),
-    extend: Annotated[
-        str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
-    ] = None,
-    teacher: Annotated[
-        str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
-    ] = None,
-    resume: Annotated[
-        str | None, typer.Option(metavar="RUN", rich_help_panel=RUNS, autocompletion=completion.runs)
-    ] = None,
+    extend: OtherRun = None,
+    teacher: OtherRun = None,
+    resume: OtherRun = None,
     restart: Annotated[bool, typer.Option("--restart", rich_help_panel=RUNS)] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", rich_help_panel=RUNS)] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", rich_help_panel=RUNS)] = False,
