@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
+from phmrun.ledger.record import POINTS, thinned
 from phmrun.ledger.wording import SERVING, duration
 from phmrun.results.entries import Entry
 from phmrun.results.table import MISSING, ResultTable
@@ -141,10 +142,14 @@ def _clock_step(run: Run) -> float | None:
     """Return the seconds of an optimizer step by the clock of training.
 
     It is the median over the intervals between two logged losses, so that validations and pauses hardly count. The
-    result is ``None`` with fewer than two such intervals on record, or for a damaged history.
+    result is ``None`` with fewer than two such intervals on record, or for a damaged history. It is ``None``, too, for
+    the thinned history of a small result, whose intervals hold validations.
     """
     with suppress(PhmrunError, KeyError, TypeError):
-        points = [(int(row["step"]), float(row["time"])) for row in run.history.rows("train/loss")]
+        rows = list(run.history.rows("train/loss"))
+        points = [(int(row["step"]), float(row["time"])) for row in rows]
+        if len(rows) == POINTS and thinned(rows) == rows:
+            return None
         rates = [(late - early) / (end - begin) for (begin, early), (end, late) in pairwise(points) if end > begin]
         return median(rate for rate in rates if rate > 0) if len(rates) > 1 else None
     return None

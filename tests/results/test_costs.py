@@ -5,6 +5,7 @@ from statistics import median
 import pytest
 
 from phmrun.ledger import Run
+from phmrun.ledger.record import thinned
 from phmrun.results.costs import COSTS
 
 
@@ -16,6 +17,10 @@ def test_the_clock_of_training_counts_without_validations(tmp_path):
         run.history.append({"step": step, "time": seconds, "train/loss": 1.0})
         run.history.append({"step": step, "time": seconds + 0.5, "val/loss": 1.0})
     assert clock(Run(run.path, lenient=True)) == pytest.approx(median([1 / 50, 7 / 50, 1 / 50, 2.5 / 100]))
+    short = Run.create(tmp_path, "sva-x-3-0123456789ab", "task: sva\n")  # thinned, as in a small result
+    for row in thinned([{"step": step, "time": step / 7, "train/loss": 1.0} for step in range(100)]):
+        short.history.append(row)
+    assert clock(Run(short.path, lenient=True)) is None
     other = Run.create(tmp_path, "sva-x-2-0123456789ab", "task: sva\n")
     other.history.append({"step": 50, "time": 1.0, "train/loss": 1.0})
     assert clock(Run(other.path, lenient=True)) is None
