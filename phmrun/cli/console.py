@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.panel import Panel
@@ -224,6 +225,18 @@ def print_result(run_id: str, run_dir: Path, metrics: Mapping[str, Any], as_json
     print_scores(metrics)
     if state:
         print_outcome(run_id, state)
+
+
+def confirm(question: str, hint: str) -> None:
+    """Ask for confirmation on standard error; return if the answer is yes.
+
+    Raises:
+        PhmrunError: Standard input is not a terminal; it has the hint.
+        Abort: The answer is no.
+    """
+    if not sys.stdin.isatty():
+        raise PhmrunError(f"standard input is not a terminal, to confirm: {question}", hint=hint)
+    typer.confirm(question, abort=True, err=True)
 
 
 def print_error(error: PhmrunError) -> None:

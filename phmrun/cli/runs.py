@@ -1,7 +1,6 @@
 """``phmrun runs``: list, show, compare, reproduce and remove runs."""
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -250,13 +249,9 @@ def remove(
 
     selected = {run.path.resolve(): run for run in (Run.find(runs_dir, reference) for reference in runs)}
     if not yes:
-        if not sys.stdin.isatty():
-            raise PhmrunError(
-                "standard input is not a terminal, to confirm", hint="Use --yes to delete without a question."
-            )
         for run in selected.values():
             console.print_aside(str(run.path))
-        typer.confirm(f"Delete {len(selected)} run{'s' if len(selected) > 1 else ''}?", abort=True, err=True)
+        console.confirm(f"Delete {counted(len(selected), 'run')}?", "Use --yes to delete without a question.")
     for run in selected.values():
         run.access.remove()
         console.print_aside(f"deleted {run.path}")

@@ -1,7 +1,6 @@
 """``phmrun train``: run one experiment, or continue it."""
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -165,14 +164,8 @@ def _ask(run: "Run") -> None:
         extent = f"{status.state}, {status.step:,} steps"
     except PhmrunError as error:
         extent = f"damaged ({error.what})"
-    if not sys.stdin.isatty():
-        raise PhmrunError(
-            f"--restart deletes what the run has so far: {extent}",
-            where=run.id,
-            hint="Use --restart --yes to delete it without a question.",
-        )
     question = f"{run.id}: {extent}. Delete it and start over?"
-    typer.confirm(question, abort=True, err=True)
+    console.confirm(question, "Use --restart --yes to delete it without a question.")
 
 
 def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
