@@ -13,7 +13,7 @@ from phmrun.engine.muon import muon_groups
 from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.adapters import adapters_of, freeze_base
-from phmrun.layers.network import APART, scope_of
+from phmrun.layers.network import scope_of, section_of
 from phmrun.layers.structure import Application
 from phmrun.registry import EMBEDDINGS
 
@@ -40,7 +40,7 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
           parameters of the network after the updates are merged. ``total`` counts matrices and updates.
         - ``dense_total``: parameters of the same model with dense maps, and one table for a structured embedding.
         - ``by_scope``, ``modules``: ``count`` and ``dense`` of each part and of each module.
-        - ``block_matrices``: ``count`` and ``dense`` of the structured matrices except embedding and output.
+        - ``block_matrices``: ``count`` and ``dense`` of the matrices of the section ``layer``.
         - ``memory``: bytes of weights, gradients and optimizer state in single precision.
         - ``multiplications``: multiplications of all weight matrices for one vector each.
 
@@ -103,8 +103,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
     for scope, entry in scopes.items():
         entry["multiplications"] = multiplications.get(scope, 0)
     total = sum(entry["count"] for entry in scopes.values())
-    # Matrices of the section "layer": embeddings and output have their own structures.
-    blocks = [module for module in modules if module["structure"] and module["scope"] not in APART]
+    blocks = [module for module in modules if module["structure"] and section_of(module["name"], network) == "layer"]
     adapters = adapters_of(network)
     held = sum(adapter.out_features * adapter.in_features for adapter in adapters)
     return {
@@ -166,7 +165,7 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
         structured = isinstance(module, Structure)
         yield {
             "name": name.removesuffix(".inside").removesuffix(".structure"),
-            "scope": scope_of(name),
+            "scope": scope_of(name, network),
             "structure": module.name if isinstance(module, Structure) else None,
             "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
             "count": count,
@@ -198,7 +197,8 @@ def _multiplications(network: nn.Module) -> dict[str, int]:
             if isinstance(structure, Structure):
                 way: Application | None = None if structure.bilinear else "dense"
                 number = structure.multiplications(TOKENS, module.application if isinstance(module, Linear) else way)
-                by_scope[scope_of(name)] = by_scope.get(scope_of(name), 0) + number
+                scope = scope_of(name, network)
+                by_scope[scope] = by_scope.get(scope, 0) + number
     return {scope: number // TOKENS for scope, number in by_scope.items()}
 
 

@@ -13,7 +13,9 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from phmrun.errors import PhmrunError
-from phmrun.layers.network import APART, scope_of
+from phmrun.layers.counterparts import is_conv1d
+from phmrun.layers.network import section_of
+from phmrun.layers.structure import Structure
 
 SCALE = "match_rms_adamw"
 """Torch's name of the scale of an update."""
@@ -73,11 +75,17 @@ class MuonWithAdamW(Optimizer):
 def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
     """Return a network's trainable parameters in up to two groups.
 
-    Matrices outside of embedding and output have ``muon=True``, all other parameters ``muon=False``. An empty group is
-    left out.
+    Weight matrices of ``layer`` have ``muon=True``, all other parameters ``muon=False``. An empty group is left out.
     """
+    matrices = {
+        id(parameter)
+        for name, module in network.named_modules()
+        if isinstance(module, Structure | nn.Linear) or is_conv1d(module)
+        for parameter in module.parameters(recurse=False)
+        if parameter.ndim == 2 and section_of(name, network) == "layer"
+    }
     parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
-    for name, parameter in network.named_parameters():
+    for parameter in network.parameters():
         if parameter.requires_grad:
-            parts[parameter.ndim == 2 and scope_of(name.rpartition(".")[0]) not in APART].append(parameter)
+            parts[id(parameter) in matrices].append(parameter)
     return [{"params": parameters, "muon": muon} for muon, parameters in parts.items() if parameters]

@@ -27,7 +27,7 @@ from phmrun.engine.lazy_adam import LazyAdam, table_groups
 from phmrun.engine.muon import MuonWithAdamW, muon_groups
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
-from phmrun.layers.network import APART, scope_of
+from phmrun.layers.network import section_of
 from phmrun.registry import OPTIMIZERS, load
 
 Rule = Literal["adam", "gradient", "norm"]
@@ -199,7 +199,7 @@ def rates(
             rate, share = 1.0, 1
             if by_shape and isinstance(module, Structure) and label in factors:
                 rate, share = _rate(module, *factors[label], len(factors), optimizer), len(factors)
-            if isinstance(module, Structure) and scope_of(path) not in APART:
+            if isinstance(module, Structure) and section_of(path, network) == "layer":
                 rate *= map_rate
             decay = 1 / (share * rate) if optimizer_kind(optimizer).shrinks else 1.0
             yield Rate(name, rate, decay), parameter

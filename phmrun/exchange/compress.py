@@ -22,7 +22,7 @@ from phmrun.engine.trained_model import Derivation, TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers.fitting import error
-from phmrun.layers.network import APART, DENSE, made_for, scope_of, set_structure, structures_of
+from phmrun.layers.network import DENSE, made_for, section_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES
@@ -52,6 +52,7 @@ class Plan:
     loss: tuple[float, float] | None
     # structure and options of maps that had a structure before, and are not replaced
     others: Mapping[str, Mapping[str, Any]]
+    sections: Mapping[str, str]  # section of the configuration of each map, by name
 
     @property
     def share(self) -> float:
@@ -73,14 +74,14 @@ class Plan:
             layer: Structure of most maps.
             training: Section of the further training (:func:`further_training`).
         """
-        inside = [item for item in self.maps if scope_of(item.name) not in APART]
+        inside = [item for item in self.maps if self.sections[item.name] == "layer"]
         if any(_misfit(layer.arguments, *item.shape) for item in inside):
             layer = LayerConfig()
         layers = {**{item.name: item.layer for item in self.maps}, **self.others}
         others = [
             MapConfig(name=name, layer=LayerConfig(**options))
             for name, options in layers.items()
-            if not options == layer.arguments == DENSE or scope_of(name) in APART
+            if not options == layer.arguments == DENSE or self.sections[name] != "layer"
         ]
         return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
 
@@ -144,25 +145,25 @@ def make_plan(
         raise PhmrunError(what, where=trained.run.id, hint=hint)
     module = trained.module.eval()
     present = structures_of(module.network)
+    sections = {name: section_of(name, module.network) for name in present}
     dense = {
         name: structure
         for name, structure in present.items()
-        if structure.name == "dense" and (scope_of(name) in tables or scope_of(name) not in APART)
+        if structure.name == "dense" and sections[name] in ("layer", *tables)
     }
-    if absent := [scope for scope in tables if scope not in map(scope_of, dense)]:
+    if absent := [scope for scope in tables if scope not in map(sections.get, dense)]:
         raise PhmrunError(f"the network has no separate dense matrix for {absent[0]}", where=trained.run.id)
     if budget is not None and not batches:
         raise PhmrunError("a budget needs calibration batches: use --calibrate 8, for instance", where="--calibrate")
-    wanted = {name: tables.get(scope_of(name), layer) for name in dense}
+    wanted = {name: tables.get(sections[name], layer) for name in dense}
     candidates = {}
     for name, old in dense.items():
-        part = scope_of(name) if scope_of(name) in tables else "layer"
-        kinds = [wanted[name], *(others if part == "layer" else ())]
-        sizes = [[kind.arguments] if budget is None or part in fixed else _candidates(kind) for kind in kinds]
+        kinds = [wanted[name], *(others if sections[name] == "layer" else ())]
+        sizes = [[kind.arguments] if budget is None or sections[name] in fixed else _candidates(kind) for kind in kinds]
         candidates[name] = [it for it in chain(*sizes) if not _misfit(it, old.out_features, old.in_features)]
-    _check_candidates(dense, candidates, wanted)
+    _check_candidates(dense, candidates, wanted, sections)
     total = sum(parameter.numel() for parameter in module.network.parameters())
-    idle = any(scope_of(name) == "embedding" and part.name == "dense" for name, part in present.items()) and not tables
+    idle = any(sections[name] == "embedding" and part.name == "dense" for name, part in present.items()) and not tables
     most = None if budget is None else _room(dense, candidates, budget, total, idle)
     data = calibration(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
@@ -197,8 +198,9 @@ def make_plan(
         {
             name: {"structure": structure.name, **structure.options}
             for name, structure in present.items()
-            if structure.name != "dense" and scope_of(name) not in APART
+            if structure.name != "dense" and sections[name] == "layer"
         },
+        sections,
     )
 
 
@@ -238,6 +240,8 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
         """Copy the parent's weights and fitted structures into ``child``, in place."""
         state = child.network.state_dict()
         parent = trained.module.network.state_dict()
+        for name in [name for name in parent if name.endswith(".structure.matrix")]:
+            parent.setdefault(f"{name.removesuffix('structure.matrix')}weight", parent[name])  # of a plain layer
         with torch.no_grad():
             for name, value in state.items():
                 if name in parent and parent[name].shape == value.shape:
@@ -304,21 +308,22 @@ def _check_candidates(
     dense: Mapping[str, Structure],
     candidates: Mapping[str, Sequence[Mapping[str, Any]]],
     wanted: Mapping[str, LayerConfig],
+    sections: Mapping[str, str],
 ) -> None:
-    """Check that some map, and every requested table, can have its structure.
+    """Check that some map, and every requested table, can have its structure; ``sections`` are those of the maps.
 
     Raises:
         PhmrunError: (exit 2) A table cannot, or no map can.
     """
     unable = [name for name in dense if not candidates[name]]
-    tables = [name for name in unable if scope_of(name) in APART]
+    tables = [name for name in unable if sections[name] != "layer"]
     if tables or len(unable) == len(dense):
         name = next(iter(tables or unable), None)
         what = "the run has no dense maps in its blocks"
         if name is not None:
             reason = _misfit(wanted[name].arguments, dense[name].out_features, dense[name].in_features)
             what = f"{wanted[name].structure!r} does not fit {name}: {reason}"
-        raise PhmrunError(what, where=f"--{scope_of(name)}" if tables and name else "--layer")
+        raise PhmrunError(what, where=f"--{sections[name]}" if tables and name else "--layer")
 
 
 def _room(

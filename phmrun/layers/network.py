@@ -18,7 +18,7 @@ Structures = Mapping[str, Mapping[str, Any]]
 """Structure and options by part of a network: ``{"layer": {"structure": "phm", "n": 8}}``; default: dense."""
 DENSE: Mapping[str, Any] = {"structure": "dense"}
 APART = ("embedding", "output")
-"""Parts of a network whose matrices are none of ``layer``."""
+"""Sections of the configuration whose matrices are none of ``layer``."""
 
 
 def structures_of(network: nn.Module) -> dict[str, Structure]:
@@ -94,14 +94,28 @@ def set_structure(network: nn.Module, name: str, structure: Structure) -> None:
                     parent.application = structure.application
 
 
-def scope_of(name: str) -> str:
+def scope_of(name: str, network: nn.Module | None = None) -> str:
     """Return a module's part of the network: "encoder", "decoder", "embedding", "output", ….
 
-    It is the first part of the name, without the ending "_norm" or "_positions". A first part that ends with
-    "embedding" is "embedding".
+    It is that of the module or of one around it in the network's attribute ``scopes``, such as
+    ``{"model.lm_head": "output"}``. Otherwise it is the first part of the name, without the ending "_norm" or
+    "_positions". A first part that ends with "embedding" is "embedding".
     """
+    for module, scope in getattr(network, "scopes", {}).items():
+        if f"{name}.".startswith(f"{module}."):
+            return str(scope)
     first = name.partition(".")[0]
     return "embedding" if first.endswith("embedding") else first.removesuffix("_norm").removesuffix("_positions")
+
+
+def section_of(name: str, network: nn.Module) -> str:
+    """Return the section of the configuration that names a matrix's structure: "layer", "embedding" or "output".
+
+    The network's attribute ``sections`` names those of further scopes: ``{"tags": "embedding"}``.
+    """
+    scope = scope_of(name, network)
+    section: str = getattr(network, "sections", {}).get(scope, scope)
+    return section if section in APART else "layer"
 
 
 def tied_output(in_features: int, embedding: nn.Module, bias: bool = False, **structure: Any) -> Linear | TiedOutput:

@@ -242,8 +242,8 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         for name, deviation in deviations.items():  # as the matrices that transformers has drawn
             model.get_submodule(f"{name}.structure").reset_parameters(deviation)  # type: ignore[operator]
     if is_classifier(model):
-        for part in (part for name, part in model.named_children() if name != model.base_model_prefix):
-            part.requires_grad_(True)
+        for name in (name for name, scope in ends_of(model).items() if scope == "output"):
+            model.get_submodule(name).requires_grad_(True)
     if converted:
         attach_report(model, converted, before)
     return model
@@ -254,22 +254,34 @@ def is_classifier(model: Any) -> bool:
     return str(type(model).__name__).endswith("ForSequenceClassification")
 
 
+def ends_of(model: Any) -> dict[str, str]:
+    """Return "embedding" or "output" by the name of a module: the table of input tokens, and the map to tokens.
+
+    In a classifier, everything behind its network is "output".
+    """
+    table, head = model.get_input_embeddings(), model.get_output_embeddings()
+    behind = {name for name, _ in model.named_children() if name != model.base_model_prefix}
+    return {
+        name: "embedding" if module is table else "output"
+        for name, module in model.named_modules()
+        if module in (table, head) or (is_classifier(model) and name in behind)
+    }
+
+
 def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
     """Return the maps of a network of transformers that can get a structure, with their names, by scope.
 
-    "embedding" and "output" are what the network calls so, in a classifier the maps behind its network; other maps
-    within its blocks are those of "layer", tables of positions belong to none.
+    "embedding" and "output" are those of :func:`ends_of`; other maps within its blocks are those of "layer", tables of
+    positions belong to none.
     """
-    table, head = model.get_input_embeddings(), model.get_output_embeddings()
-    inside = model.base_model_prefix if is_classifier(model) else ""
+    ends = ends_of(model)
     scopes: dict[str, dict[nn.Module, str]] = {"layer": {}, "embedding": {}, "output": {}}
     for name, module in model.named_modules():
         if not is_supported(module):
             continue
-        if module is table:
-            scopes["embedding"][module] = name
-        elif module is head or (inside and name.partition(".")[0] != inside):
-            scopes["output"][module] = name
+        end = next((scope for outer, scope in ends.items() if f"{name}.".startswith(f"{outer}.")), "")
+        if end:
+            scopes[end][module] = name
         elif not isinstance(module, nn.Embedding) and any(part.isdigit() for part in name.split(".")):
             scopes["layer"][module] = name
     return scopes
@@ -301,6 +313,7 @@ class HuggingFaceNetwork(nn.Module):
         self.has_frozen = folder is not None and any(map(_updates, structures.values()))
         meta = torch.get_default_device().type == "meta"
         self.model: Any = self._built(folder if self.has_frozen and not meta else None)
+        self.scopes = {f"model.{name}": scope for name, scope in ends_of(self.model).items()}
         self.recipes = {name: (part.name, part.options) for name, part in structures_of(self.model).items()}
         longest = [getattr(settings, name, None) for name in ("max_position_embeddings", "n_positions")]
         if not any(longest):

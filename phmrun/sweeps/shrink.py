@@ -370,7 +370,7 @@ def continued(run: Run) -> Training:
 
     def start(trained: TrainedModel, weights: str, config: Experiment) -> tuple[Experiment, Derivation]:
         """Derive the same network."""
-        plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {})
+        plan = Plan((), {}, 0, 0, int(run.parameters()["total"]), None, {}, {})
         return config, derivation(trained, plan, weights, 0, taught=_teaches(trained))
 
     return _further(run, start)

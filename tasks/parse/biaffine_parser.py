@@ -1,6 +1,6 @@
 """Deep biaffine dependency parser (Dozat et al. 2017), with classifiers of Matsuno et al. (2018)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
@@ -86,6 +86,10 @@ class BiaffineParser(nn.Module):
     """
 
     options: ClassVar[type[ParserOptions]] = ParserOptions
+    sections: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("tags", "letters"), "embedding"),
+        **dict.fromkeys(("arc_classifier", "label_classifier"), "output"),
+    }
     tag_columns = 1
     """Tags of each word that the network was trained with."""
     fixed: Tensor | None

@@ -14,11 +14,17 @@ from tiny_experiments import configured, run_experiment, run_of
 from torch.nn import functional as F
 
 from phmrun.engine.checkpoints import load_checkpoint
+from phmrun.engine.counting import count_network
+from phmrun.engine.experiment import train
+from phmrun.engine.muon import muon_groups
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import PhmrunError
+from phmrun.exchange.compress import derivation, layer_of, make_plan, merge_updates
 from phmrun.exchange.formats import export
+from phmrun.exchange.further_training import further_training
 from phmrun.exchange.transformers_folder import _factored, write_peft, write_transformers
 from phmrun.layers.linear import Linear
+from phmrun.layers.network import section_of
 from phmrun.layers.structure import build_structure
 from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
@@ -173,6 +179,34 @@ def test_only_the_maps_of_the_blocks_get_the_layer(family, layer):
     built = network(settings, {"layer": layer})
     names = [name for name, part in built.named_modules() if isinstance(part, Linear)]
     assert sorted(names) == sorted(scopes["layer"].values())
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_muon_updates_the_maps_of_the_blocks_alone(family, tmp_path):
+    config = of_transformers(tmp_path, model={**SIZES, "family": family}, embedding={"structure": "phm", "n": 2})
+    built = HuggingFaceLanguageModel(config.model, (60,), config.structures)
+    (maps,) = (group["params"] for group in muon_groups(built) if group["muon"])
+    names = {name for name, value in built.named_parameters() if any(value is weight for weight in maps)}
+    assert len(names) == {"llama": 14, "gpt2": 8}[family]
+    assert all(name.endswith(".structure.matrix") and section_of(name, built) == "layer" for name in names)
+    assert count_network(built)["by_scope"].keys() == {"embedding", "model", "output"}
+
+
+def test_a_compressed_run_keeps_the_updates_of_its_table(folder, tmp_path):
+    model, table = {"network": "hf", "path": str(folder[0])}, {"structure": "added", "of": "low-rank"}
+    config = configured("lm", tmp_path, PLAIN, {"model": model, "embedding": table})
+    trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
+    weights, layer = trained.load(), layer_of("dense", {})
+    table = trained.module.network.model.get_input_embeddings().structure.materialize().clone()
+    merged = merge_updates(trained)
+    plan = make_plan(merged, layer, budget=None, batches=0)
+    config = plan.config_of(
+        merged.config, layer, further_training(config.training, trained.module.schedule, trained.run.status.step, 0)
+    )
+    result = train(config, origin={}, runs_dir=tmp_path, derivation=derivation(merged, plan, weights, 0))
+    child = open_run(run_of(result))
+    child.load()
+    torch.testing.assert_close(child.module.network.model.get_input_embeddings().weight, table)
 
 
 def test_the_parameters_of_galores_llama():

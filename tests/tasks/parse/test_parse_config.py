@@ -18,6 +18,8 @@ def test_the_papers_network_by_preset():
     vocabulary = {"multiple_of": 1}
     dense = count_parameters(config_of(model=model, data={"vocabulary": vocabulary}))
     scopes = {name: count["count"] for name, count in dense["by_scope"].items()}
+    maps = [scopes[name] for name in ("lstm", "letter_lstm", "arc_mlp", "label_mlp")]
+    assert 0.99 * sum(maps) < dense["block_matrices"]["count"] < sum(maps) + scopes["letter_map"]  # without biases
     assert scopes["lstm"] == 2_567_200
     assert scopes["letter_lstm"] == 241_200
     assert scopes["arc_mlp"] + scopes["label_mlp"] == 320_800 + 80_200
