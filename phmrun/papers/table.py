@@ -155,6 +155,9 @@ class PaperTable(Section):
         for name, column in self.columns.items():
             if column.derived and (column.against not in names or column.of not in self.columns):
                 raise ValueError(f"column {name}: there is no row {column.against!r} or no column {column.of!r}")
+            for key in column.follows:
+                if key.removeprefix("-") not in self.columns:
+                    raise ValueError(f"column {name}: there is no column {key.removeprefix('-')!r} to follow")
         for row in self.rows:
             self._check_row(row)
         return self
@@ -171,9 +174,12 @@ class PaperTable(Section):
         by_column = [keys for keys in (row.missing, row.note, row.quoted) if isinstance(keys, dict)]
         named: list[dict[str, Any]] = [row.published, row.counts, row.inferred, row.digits, row.repeats, row.cells]
         named += by_column
-        for key in [key for keys in named for key in keys]:
+        for key in [*(key for keys in named for key in keys), *(key for _, key in row.repeats.values())]:
             if key not in self.columns:
                 raise ValueError(f"row {row.name}: there is no column {key!r}")
+        for name in [row.against or row.name, *(name for name, _ in row.repeats.values())]:
+            if name not in [other.name for other in self.rows]:
+                raise ValueError(f"row {row.name}: there is no row {name!r}")
         for key, cell in row.published.items():
             try:
                 if not self.columns[key].metric:
@@ -287,7 +293,7 @@ def is_trained(row: PaperRow) -> bool:
 
 
 def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str]:
-    """Map each score column to the first one with the same settings.
+    """Map each score column to the first one with the same settings, also those of its cells.
 
     That may be the column itself. Columns without a score, or not asked for, are left out, also as first ones.
 
@@ -295,9 +301,10 @@ def column_groups(table: PaperTable, asked: Sequence[str] = ()) -> dict[str, str
         table: The table.
         asked: Headings to keep; all if empty.
     """
-    groups: dict[str, str] = {}
+    groups, seen = dict[str, str](), dict[str, list[Any]]()
     for heading, column in table.columns.items():
         if column.score and (not asked or heading in asked):
-            same = (first for first in groups.values() if table.columns[first].set == column.set)
-            groups[heading] = next(same, heading)
+            settings = [column.set, *(row.cells.get(heading) for row in table.rows)]
+            groups[heading] = next((name for name, its in seen.items() if its == settings), heading)
+            seen[heading] = settings
     return groups

@@ -4,6 +4,7 @@ import pytest
 
 from phmrun.errors import PhmrunError
 from phmrun.papers import load_table, paper_names, table_names
+from phmrun.papers.table import Column, PaperRow, PaperTable, column_groups
 
 TABLE = """
 paper: mine
@@ -34,6 +35,13 @@ def test_the_tables_of_each_paper():
         assert set(table_names(paper)) >= {f"configs/papers/{paper}/table{number}.yaml" for number in numbers}
 
 
+def test_a_column_with_settings_in_a_cell_is_an_experiment():
+    columns = {name: Column(metric=name, score=f"test/{name}") for name in ("bleu", "loss", "chrf")}
+    rows = [PaperRow(name="LSTM", published={}, cells={"loss": {"seed": 2}})]
+    table = PaperTable(paper="mine", table="1", title="A table", task="nmt", columns=columns, rows=rows)
+    assert column_groups(table) == {"bleu": "bleu", "loss": "loss", "chrf": "bleu"}
+
+
 @pytest.mark.parametrize("name", table_names())
 def test_every_file_loads_under_its_own_name(name):
     table = load_table(name)
@@ -48,6 +56,8 @@ def test_every_file_loads_under_its_own_name(name):
         ("721K", "many", "'many' is not a printed number"),
         ('"#Params": 721K', "Size: 721K", "there is no column 'Size'"),
         ("against: LSTM", "against: GRU", "there is no row 'GRU'"),
+        ("{counts: [lstm]}", "{counts: [lstm], follows: [-Sum]}", "there is no column 'Sum' to follow"),
+        ("    published", "    repeats: {BLEU: [GRU, BLEU]}\n    published", "there is no row 'GRU'"),
         ("{counts: [lstm]}", "{counts: [lstm], metric: bleu}", "exactly one of counts, derived, metric"),
         ("network: nli-lstm", "network: nli-lstm\ntask: nmt", "either a task or a network"),
         ("    published", "    missing: the width\n    published", "no other reading is given"),
