@@ -12,12 +12,15 @@ from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, no_file, sha256_of
+from phmrun.files import disk_errors, json_text, no_file, sha256_of
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
+from phmrun.ledger.history import BEST
 from phmrun.ledger.outcome import begin, is_leader, keep_data, log_file, outcome_kept
+from phmrun.ledger.record import ITEMS
 from phmrun.ledger.segment import Segment, facts, segment_of
 from phmrun.ledger.wandb_mirror import Mirror
+from phmrun.metric import metric_of
 from phmrun.registry import copy_plugins, plugin_marks
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.scores import Scores, fault, natural
@@ -147,12 +150,21 @@ class Recording:
     def finish(self) -> None:
         """Write the scores and mark the run as done.
 
+        The validation score of ``training.monitor``, if set, is also "validation/best", which chooses tuned values.
+
         Raises:
             PhmrunError: (exit 4) No score was recorded.
         """
-        if not self.scores.values:
+        scores, monitor = dict(self.scores.values), self.config.training.monitor
+        if not scores:
             raise fault("no score was recorded", 'run.score("test/accuracy", 97.1)', self.id)
-        self.scores.write(self.run, self.config.training.monitor)
+        if self.scores.items:
+            self.run.write(self.run.path / ITEMS, json_text(self.scores.items))
+        if self.scores.parameters is not None:
+            self.run.write_parameters({"total": self.scores.parameters})
+        if best := scores.get(f"val/{monitor}"):
+            scores = {BEST: {**best, "unit": metric_of(monitor).unit, "step": 0}, **scores}
+        self.run.add_metrics(scores)
         self.run.set_state(State.DONE, "scored", step=self._step, seconds=self.seconds)
         self.mirror.summary({name: score["value"] for name, score in self.scores.values.items()})
 

@@ -11,12 +11,9 @@ import numpy as np
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import json_text, read_regular
-from phmrun.ledger import Run
-from phmrun.ledger.history import BEST
-from phmrun.ledger.record import ITEMS
+from phmrun.files import read_regular
 from phmrun.ledger.status import reason_of
-from phmrun.metric import find_metric, known_metric, metric_of
+from phmrun.metric import find_metric, known_metric
 from phmrun.metrics.items import Items, checksum, packed
 
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
@@ -100,21 +97,6 @@ class Scores:
             raise fault(f"{name} is {value}, and its items give {computed:.6g}", hint)
         self.items[name] = kept
         return computed if value is None else value
-
-    def write(self, run: Run, monitor: str) -> None:
-        """Write scores, items and the number of parameters into a run.
-
-        Items and parameters are left out if there are none. The score "val/MONITOR", if set, is also written as
-        "validation/best", which chooses tuned values.
-        """
-        if self.items:
-            run.write(run.path / ITEMS, json_text(self.items))
-        if self.parameters is not None:
-            run.write_parameters({"total": self.parameters})
-        scores = dict(self.values)
-        if best := scores.get(f"val/{monitor}"):
-            scores = {BEST: {**best, "unit": metric_of(monitor).unit, "step": 0}, **scores}
-        run.add_metrics(scores)
 
 
 def read_scores(path: Path) -> Scores:
