@@ -1,5 +1,6 @@
 """Sweeps of light processes, killed, doubled and interrupted: every cell is carried out once, whatever comes."""
 
+import _thread
 import os
 import random
 import re
@@ -16,6 +17,7 @@ from toy_planner import PROGRAM, planned, runs_of
 from phmrun.files import last_lines
 from phmrun.ledger import Run
 from phmrun.sweeps.cell_status import look, survey
+from phmrun.sweeps.executors import Job, ray_cluster, start_job
 from phmrun.sweeps.scheduler import Workplace
 
 PLANNER = Path(__file__).with_name("toy_planner.py")
@@ -226,3 +228,13 @@ def test_a_run_directory_that_vanishes_or_is_damaged_fails_its_cell_alone(sweep)
     for name in ("removed", "replaced", "damaged", "taken"):
         assert re.search(rf"^failed after \d+ s data\.name {name} · seed 1", out, re.MULTILINE), name
     assert not list(created.runs_dir.glob("*/.claim"))
+
+
+def test_a_task_that_is_canceled_while_its_run_starts_leaves_no_process(tmp_path, monkeypatch):
+    def start(job, where):
+        child = start_job(job, where)
+        _thread.interrupt_main()  # by which Ray cancels
+        return child
+
+    monkeypatch.setattr(ray_cluster, "start_job", start)
+    assert ray_cluster.carry_out(Job("run", ("sleep", "60"), tmp_path / "output.log")) == -signal.SIGINT

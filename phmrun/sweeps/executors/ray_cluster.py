@@ -102,16 +102,15 @@ def carry_out(job: Job) -> int:
     The job is a child process. If the task is canceled, the child gets SIGINT, after 30 seconds SIGTERM, after 10 more
     SIGKILL.
     """
-    # A cluster that was started in the background of a shell ignores interrupts, by which Ray cancels.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    canceled: list[int] = []
+    # Ray cancels by interrupts, which a cluster in the background of a shell ignores. One may come in `start_job`.
+    before = signal.signal(signal.SIGINT, lambda which, _: canceled.append(which))
     # Ray blocks SIGINT, and a child would inherit that.
     blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     child = start_job(job, f" on {os.uname().nodename}")
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    try:
-        while child.poll() is None:  # Ray interrupts a sleep, but not a wait
-            time.sleep(0.2)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is canceled again and again
-        end([child])
+    while child.poll() is None and not canceled:
+        time.sleep(0.2)
+    end([child])
+    signal.signal(signal.SIGINT, before)
     return child.wait()
