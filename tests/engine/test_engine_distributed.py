@@ -16,15 +16,11 @@ from phmrun.ledger import Run, State
 TWO = {"hardware": {"devices": 2, "strategy": "ddp"}}
 ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "nmt": (
-        {"model": {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}},
+        {"model": {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}, "layer": "guided"},
         {"training": {"accumulate": 4}},
         {"training": {"accumulate": 2}},
     ),
-    "lm": (
-        {"model": NO_DROPOUT["lm"], "layer": {"structure": "guided"}},
-        {"batch": {"size": 8}},
-        {"batch": {"size": 4}},
-    ),
+    "lm": ({"model": NO_DROPOUT["lm"]}, {"batch": {"size": 8}}, {"batch": {"size": 4}}),
 }
 """By task: what makes it deterministic, and the settings of one process that equal those of two."""
 

@@ -24,8 +24,8 @@ from phmrun.exchange.formats import export
 from phmrun.exchange.further_training import further_training
 from phmrun.exchange.transformers_folder import _factored, write_peft, write_transformers
 from phmrun.layers.linear import Linear
-from phmrun.layers.network import section_of
-from phmrun.layers.structure import build_structure
+from phmrun.layers.network import replace_structures, section_of, structures_of
+from phmrun.layers.structure import build_structure, build_weight
 from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
@@ -179,6 +179,27 @@ def test_only_the_maps_of_the_blocks_get_the_layer(family, layer):
     built = network(settings, {"layer": layer})
     names = [name for name, part in built.named_modules() if isinstance(part, Linear)]
     assert sorted(names) == sorted(scopes["layer"].values())
+    for name, structure in structures_of(network(settings, {"layer": layer, "embedding": layer})).items():
+        std = float(dense.get_submodule(name).weight.detach().std())  # as transformers draws it
+        assert float(build_weight(structure).detach().std()) == pytest.approx(std, rel=0.4)
+
+
+def test_a_run_that_an_adapter_of_peft_cannot_hold_is_refused(folder, tmp_path):
+    with pytest.raises(PhmrunError, match="not updates of the folder"):
+        export(open_run(folder[1]), tmp_path / "updates", "peft")
+    settings = fresh_settings("llama", 60, (32, 48, 2, 2))
+    for layer, words in (({}, "no updates of frozen"), ({"structure": "added", "base": "random"}, "is trained, too")):
+        with pytest.raises(PhmrunError, match=words):
+            write_peft(network(settings, {"layer": layer}), tmp_path, base="model", name="updates", facts={})
+
+
+@pytest.mark.parametrize(("layer", "single"), [("added", "dense"), ("dense", "added")])
+def test_single_maps_beside_updates_of_a_folder_are_refused(folder, layer, single):
+    settings = transformers.AutoConfig.from_pretrained(folder[0])
+    built = HuggingFaceNetwork(settings, {"layer": {"structure": layer}}, "", folder[0])
+    replace_structures(built, {"*.q_proj": {"structure": single}})
+    with pytest.raises(PhmrunError, match="do not go with single maps"):
+        built.read_start()
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
