@@ -3,13 +3,19 @@
 Imports pydantic only.
 """
 
+import ast
+import inspect
+import textwrap
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeGuard, Union, get_args, get_origin
+from itertools import pairwise
+from typing import Any, ClassVar, TypeGuard, Union, cast, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationInfo, field_validator
+from pydantic.json_schema import JsonSchemaValue
 
 LARGEST_NUMBER = 2**32 - 1  # bound of all integers in a configuration
 
@@ -45,20 +51,22 @@ class Section(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         protected_namespaces=(),
-        use_attribute_docstrings=True,
     )
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     versions: ClassVar[Mapping[str, int]] = {}
     """Versions of changed mathematics, by ``"key=value"`` or ``"key"``; see :mod:`phmrun.config.identity`."""
 
     @classmethod
-    def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:
-        """Return pydantic's JSON Schema, with each key's description on one line."""
-        document = super().model_json_schema(*arguments, **keywords)
-        for section in (document, *document.get("$defs", {}).values()):
-            for key in section.get("properties", {}).values():
-                if "description" in key:
-                    key["description"] = " ".join(key["description"].split())
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return pydantic's JSON Schema, with the docstring of each key as its description, on one line.
+
+        The source is read here and not by pydantic, which would read it whenever a section is imported.
+        """
+        document = handler(core)
+        properties = handler.resolve_ref_schema(document).get("properties", {})
+        for name, text in _docstrings(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", text)
         return document
 
     @classmethod
@@ -107,6 +115,21 @@ class Section(BaseModel):
         if type(value) is int and abs(value) > LARGEST_NUMBER:
             raise ValueError(f"must be no larger than {LARGEST_NUMBER:,}")
         return value
+
+
+def _docstrings(section: type[Section]) -> dict[str, str]:
+    """Return the docstrings below the keys of a section and of its bases, each on one line.
+
+    Classes without source, made of several sections, have none beside those of their bases.
+    """
+    texts: dict[str, str] = {}
+    for kind in filter(is_section, reversed(section.__mro__)):
+        with suppress(OSError):
+            (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+            for key, text in pairwise(cast(ast.ClassDef, body).body):
+                if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    texts[ast.unparse(key.target)] = " ".join(str(ast.literal_eval(text.value)).split())
+    return texts
 
 
 @cache
