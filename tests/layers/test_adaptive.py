@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 from phmrun.errors import PhmrunError
@@ -155,20 +153,6 @@ def test_counts_of_the_wikitext_103_language_models(width, count):
     table = AdaptiveInput(267_735, width, (20_000, 40_000, 200_000), device="meta")
     output = AdaptiveSoftmax(width, 267_735, tied=table, device="meta")
     assert size_of(nn.ModuleList([table, output])) == count
-
-
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=4), st.integers(2, 40), st.sampled_from([1.0, 2.0, 4.0]))
-@settings(max_examples=40, deadline=None)
-def test_adaptive_parameter_count_is_the_formula(sizes, width, div_value):
-    cutoffs = [sum(sizes[:number]) for number in range(1, len(sizes))]
-    if int(width / div_value ** len(cutoffs)) < 1:
-        with pytest.raises(PhmrunError, match="leaves nothing"):
-            AdaptiveInput(sum(sizes), width, cutoffs, div_value, device="meta")
-        return
-    table = AdaptiveInput(sum(sizes), width, cutoffs, div_value, device="meta")
-    widths = [int(width / div_value**number) for number in range(len(sizes))]
-    expected = sum(s * w for s, w in zip(sizes, widths, strict=True)) + sum(w * width for w in widths if w != width)
-    assert size_of(table) == expected
 
 
 def test_adaptive_tables_refuse_bad_cutoffs_and_sizes():

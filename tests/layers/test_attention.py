@@ -45,28 +45,11 @@ BOTH = pytest.mark.parametrize("maps", ["joint", "separate"])
 @BOTH
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_self_attention(maps, name, options, bias, vectors):
-    inputs, _ = vectors
-    ours = build(maps, name, options, bias)
-    torch.testing.assert_close(ours(inputs), twin_of(ours)(inputs, inputs, inputs)[0])
-
-
-@BOTH
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_attention_to_a_memory(maps, name, options, bias, vectors):
+def test_attention_to_the_inputs_and_to_a_memory(maps, name, options, bias, vectors):
     inputs, memory = vectors
     ours = build(maps, name, options, bias)
+    torch.testing.assert_close(ours(inputs), twin_of(ours)(inputs, inputs, inputs)[0])
     torch.testing.assert_close(ours(inputs, memory), twin_of(ours)(inputs, memory, memory)[0])
-
-
-@BOTH
-def test_causal_attention_equals_torchs(maps, vectors):
-    inputs, _ = vectors
-    ours = build(maps)
-    future = torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1)
-    expected = twin_of(ours)(inputs, inputs, inputs, attn_mask=future)[0]
-    torch.testing.assert_close(ours(inputs, causal=True), expected)
 
 
 def test_a_mask_and_causality_together(vectors):

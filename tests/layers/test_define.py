@@ -45,7 +45,7 @@ def test_the_last_map_sees_expansion_and_mapping():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"connection": "plain"}, {"connection": "residual"}, {"shared": False}], ids=str
+    "options", [{}, {"connection": "plain"}, {"connection": "residual"}, {"shared": False, "bias": False}], ids=str
 )
 def test_every_parameter_gets_a_gradient(options):
     module = small(**options)
@@ -87,24 +87,12 @@ def changed_by_step(module):
         module.reduce.bias.add_(1.0)
 
 
-def changed_by_loading(module):
-    module.load_state_dict({name: value + 1 for name, value in module.state_dict().items()})
-
-
 def changed_by_assigning(module):
     module.load_state_dict({name: value + 1 for name, value in module.state_dict().items()}, assign=True)
 
 
 def changed_by_replacing(module):
     module.reduce.bias = torch.nn.Parameter(module.reduce.bias.detach() + 1.0)
-
-
-def changed_by_training(module):
-    module.train()
-    torch.optim.SGD(module.parameters(), 1.0).zero_grad()
-    module(torch.arange(30)).square().sum().backward()
-    torch.optim.SGD(module.parameters(), 1.0).step()
-    module.eval()
 
 
 def changed_by_type(module):
@@ -115,10 +103,8 @@ def changed_by_type(module):
     "change",
     [
         changed_by_step,
-        changed_by_loading,
         changed_by_assigning,
         changed_by_replacing,
-        changed_by_training,
         changed_by_type,
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from structure_cases import CASES
 from torch import nn
 
-from phmrun.layers import Embedding, Linear
+from phmrun.layers import Embedding
 
 TOKENS = torch.tensor([[3, 0, 47, 3], [1, 2, 0, 0]])
 
@@ -31,16 +31,6 @@ def test_rows_and_gradients_equal_torchs_with_the_same_table(name, options, padd
     gradients = torch.autograd.grad(ours.structure.materialize(), list(ours.structure.parameters()), theirs.weight.grad)
     for parameter, gradient in zip(ours.structure.parameters(), gradients, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
-
-
-def test_a_tied_output_map_is_the_table():
-    torch.manual_seed(0)
-    table = Embedding(8, 4, structure="phm", n=2)
-    before = table.weight.detach().clone()
-    output = Linear(4, 8, bias=False, structure=table.structure)
-    assert torch.equal(output.weight, before)
-    vectors = torch.randn(3, 4)
-    torch.testing.assert_close(output(vectors), vectors @ before.t())
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)

@@ -1,6 +1,5 @@
 """``Linear`` as a drop-in for ``torch.nn.Linear``, over every structure."""
 
-import copy
 import inspect
 
 import pytest
@@ -42,25 +41,6 @@ def test_on_the_meta_device_nothing_is_allocated(name, options):
     layer = Linear(10**6, 2 * 10**6, device="meta", structure=name, **options)
     assert all(parameter.is_meta for parameter in layer.parameters())
     assert layer(torch.empty(1, 10**6, device="meta")).shape == (1, 2 * 10**6)
-
-
-@pytest.mark.parametrize(("name", "options"), CASES)
-def test_copies_and_saved_states_are_the_same_layer_and_independent(name, options, tmp_path):
-    torch.manual_seed(1)
-    layer = Linear(16, 32, structure=name, **options)
-    inputs = torch.randn(3, 16)
-    twin = copy.deepcopy(layer)
-    torch.save(layer.state_dict(), tmp_path / "weights.pt")
-    loaded = Linear(16, 32, structure=name, **options)
-    loaded.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
-    expected = layer(inputs)
-    assert torch.equal(twin(inputs), expected)
-    assert torch.equal(loaded(inputs), expected)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.zero_()
-    assert torch.equal(twin(inputs), expected)
-    assert torch.equal(loaded(inputs), expected)
 
 
 def test_the_initialisation_is_torchs_own():

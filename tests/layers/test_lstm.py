@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -87,42 +85,6 @@ def test_outputs_and_gradients_equal_the_dense_lstm(options, packed):
 def test_counts_of_the_phm_papers_cell(options, count):
     with torch.device("meta"):
         assert sum(parameter.numel() for parameter in LSTM(300, 300, **options).parameters()) == count
-
-
-@given(
-    st.integers(1, 3),
-    st.integers(1, 3),
-    st.integers(1, 2),
-    st.booleans(),
-    st.sampled_from([0, 1, 2]),
-    st.booleans(),
-    st.integers(1, 3),
-    st.sampled_from(["gate", "stacked"]),
-)
-@settings(max_examples=15, deadline=None)
-def test_lstm_parameter_count_is_the_formula(inner, hidden, layers, bidirectional, vectors, coupled, n, maps):
-    inner, hidden = inner * n, hidden * n
-    lstm = LSTM(
-        inner,
-        hidden,
-        layers,
-        vectors > 0,
-        bidirectional=bidirectional,
-        bias_vectors=max(vectors, 1),
-        coupled=coupled,
-        structure="phm",
-        n=n,
-        maps=maps,
-        device="meta",
-    )
-    gates, directions = (3 if coupled else 4), 1 + bidirectional
-    expected = 0
-    for layer in range(layers):
-        size = inner if layer == 0 else directions * hidden
-        matrices = gates * hidden * (size + hidden) // n
-        mixers = n**3 * 2 * (gates if maps == "gate" else 1)
-        expected += directions * (matrices + mixers + vectors * gates * hidden)
-    assert sum(parameter.numel() for parameter in lstm.parameters()) == expected
 
 
 def constant_input(lstm, length=5, batch=3):

@@ -9,7 +9,6 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import build_structure
 from phmrun.registry import STRUCTURES
 
-NEW = ("monarch", "blast", "block-circulant", "sparse-low-rank")
 SIZES = st.tuples(st.integers(1, 30), st.integers(1, 30))
 
 
@@ -74,32 +73,6 @@ def test_sparse_plus_low_rank_has_numbers_at_its_places(size, rank):
         for place, value in zip(structure.places[row], structure.s[row], strict=True):
             expected[row, place] += value
     torch.testing.assert_close(structure.materialize(), expected)
-
-
-@pytest.mark.parametrize("name", NEW)
-@pytest.mark.parametrize("size", [(6, 4), (5, 7)])
-def test_gradients_by_finite_differences(name, size):
-    structure = drawn(name, *size)
-    names, parameters = zip(*structure.named_parameters(), strict=True)
-    inputs = torch.randn(3, size[1], dtype=torch.float64, requires_grad=True)
-
-    def outputs(inputs, *values):
-        return torch.func.functional_call(_Applied(structure), dict(zip(_within(names), values, strict=True)), inputs)
-
-    assert torch.autograd.gradcheck(outputs, (inputs, *parameters))
-
-
-class _Applied(torch.nn.Module):
-    def __init__(self, structure):
-        super().__init__()
-        self.structure = structure
-
-    def forward(self, inputs):
-        return self.structure.apply_factored(inputs)
-
-
-def _within(names):
-    return [f"structure.{name}" for name in names]
 
 
 def test_the_default_monarch_has_full_rank_within_its_budget():

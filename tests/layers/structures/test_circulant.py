@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from phmrun.errors import PhmrunError
 from phmrun.layers import Linear
 
 
@@ -25,8 +24,3 @@ def test_forward_and_gradients_equal_the_explicit_matrix(size):
         torch.testing.assert_close(outputs, expected)
         torch.testing.assert_close(torch.autograd.grad(outputs, [column, inputs], upstream), wanted)
     torch.testing.assert_close(linear.structure.packed()(inputs) + linear.bias, expected)
-
-
-def test_it_is_refused_where_w_is_not_square():
-    with pytest.raises(PhmrunError, match="4×6 matrix: a circulant matrix is square"):
-        Linear(6, 4, structure="circulant")

@@ -1,9 +1,8 @@
-"""Group linear transforms against ``torch.block_diag`` and grouped convolution; the shuffle against a permutation."""
+"""Group linear transforms against ``torch.block_diag``; the shuffle against a permutation and torch's own."""
 
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from phmrun.layers import Linear, build_structure
 
@@ -33,14 +32,6 @@ def test_forward_and_gradients_equal_the_block_diagonal_matrix(name, shared, siz
         torch.testing.assert_close(torch.autograd.grad(outputs, [structure.block], upstream)[0], wanted)
     numbers = size[0] * size[1] // (9 if shared else 3)
     assert sum(parameter.numel() for parameter in structure.parameters()) == numbers
-
-
-def test_a_group_transform_is_a_grouped_convolution_of_width_one():
-    linear = Linear(12, 24, bias=False, structure="group", groups=4)
-    inputs = torch.randn(5, 12)
-    expected = F.conv1d(inputs.unsqueeze(-1), linear.structure.block.flatten(0, 1).unsqueeze(-1), groups=4).squeeze(-1)
-    torch.testing.assert_close(linear(inputs), expected)
-    assert linear.application == "factored"
 
 
 def test_the_shuffle_is_torchs_channel_shuffle():

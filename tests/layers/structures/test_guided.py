@@ -52,12 +52,6 @@ def test_the_guide_learns_while_it_is_there_and_no_longer():
         assert all(parameter.grad is not None for parameter in module.structure.inside.parameters())
 
 
-def test_options_of_the_structure_within():
-    structure = linear(of="phm", options="n=2 variant=released").structure
-    assert structure.inside.options | {"n": 2, "variant": "released"} == structure.inside.options
-    assert structure.inside.n == 2
-
-
 def test_counts_say_what_is_kept_and_what_is_trained():
     network = nn.Sequential(linear(of="phm", options="n=2"), Linear(12, 4))
     counts = count_network(network)

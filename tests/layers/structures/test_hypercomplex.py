@@ -36,21 +36,6 @@ def test_the_table_multiplies(n):
     torch.testing.assert_close(torch.einsum("icb,i,b->c", table, x, y), product(x, y))
 
 
-def test_quaternions_are_hamiltons():
-    first, i, j, k = torch.eye(4)
-    table = multiplication(4)
-
-    def of(x, y):
-        return torch.einsum("icb,i,b->c", table, x, y)
-
-    assert torch.equal(of(i, j), k)
-    assert torch.equal(of(j, k), i)
-    assert torch.equal(of(k, i), j)
-    assert torch.equal(of(j, i), -k)
-    for unit in (i, j, k):
-        assert torch.equal(of(unit, unit), -first)
-
-
 @pytest.mark.parametrize("algebra", ORDERS)
 @pytest.mark.parametrize("layout", ["blocks", "interleaved"])
 def test_a_layer_multiplies_numbers_by_numbers(algebra, layout):

@@ -34,16 +34,6 @@ def test_forward_and_gradients_equal_the_sum_of_kronecker_products(size, rank, f
         torch.testing.assert_close(torch.autograd.grad(outputs, [structure.a, structure.b], upstream), wanted)
 
 
-def test_it_is_the_matrix_of_rank_r_rearranged():
-    """The paper's own words: a [√n√m, r] times [r, √n√m] product, with the middle axes swapped, reshaped."""
-    structure = build_structure("kronecker", 36, 16, rank=3).double()
-    structure.reset_parameters(1.0)
-    assert structure.shapes == (6, 4, 6, 4)
-    tall, wide = structure.a.reshape(24, 3), structure.b.transpose(0, 1).reshape(3, 24)
-    expected = (tall @ wide).view(6, 4, 6, 4).transpose(1, 2).reshape(36, 16)
-    torch.testing.assert_close(structure.materialize(), expected)
-
-
 @pytest.mark.parametrize(
     ("size", "rank", "count", "ours"),
     [

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
 from phmrun.errors import PhmrunError
-from phmrun.layers import Embedding, Linear, build_structure
+from phmrun.layers import Embedding, Linear
 from phmrun.layers.structures.phm import PHM
 
 ORDERS = range(1, 17)
@@ -55,29 +53,6 @@ def test_forward_gradients_and_count_equal_the_kronecker_sum(n, variant):
 
     count = sum(parameter.numel() for parameter in layer.structure.parameters())
     assert count == PHM.count(out_features, in_features, n=n, variant=variant) == in_features * out_features / n + n**3
-
-
-@pytest.mark.parametrize("variant", REFERENCES)
-@pytest.mark.parametrize(("out_features", "in_features"), [(48, 24), (24, 48), (24, 24), (12, 12)])
-@pytest.mark.parametrize("n", [1, 3, 4, 12])
-def test_the_factored_application_is_the_same_map(n, out_features, in_features, variant):
-    torch.manual_seed(1)
-    structure = build_structure("phm", out_features, in_features, n=n, variant=variant).double()
-    structure.reset_parameters(0.3)
-    inputs = torch.randn(5, in_features, dtype=torch.float64, requires_grad=True)
-    twin = inputs.detach().clone().requires_grad_()
-    a, s = (p.detach().clone().requires_grad_() for p in (structure.a, structure.s))
-    expected = twin @ REFERENCES[variant](a, s).t()
-
-    factored = structure.apply_factored(inputs)
-    torch.testing.assert_close(factored, expected)
-    torch.testing.assert_close(structure.packed()(inputs.detach()), expected)
-    upstream = torch.randn_like(expected)
-    factored.backward(upstream)
-    expected.backward(upstream)
-    torch.testing.assert_close(inputs.grad, twin.grad)
-    torch.testing.assert_close(structure.a.grad, a.grad)
-    torch.testing.assert_close(structure.s.grad, s.grad)
 
 
 # The Hamilton product of p = p0 + p1 i + p2 j + p3 k with q, written out by hand.
@@ -151,18 +126,3 @@ def test_an_order_that_does_not_divide_is_refused_with_the_valid_ones(n, sizes, 
         assert f"n = {n} does not divide both sizes; valid n: {valid}" in str(caught.value)
         assert "phm" in str(caught.value)
         assert caught.value.code == 2
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    n=st.integers(1, 12),
-    rows=st.integers(1, 9),
-    columns=st.integers(1, 9),
-    variant=st.sampled_from(sorted(REFERENCES)),
-)
-def test_any_size_builds_counts_and_equals_its_reference(n, rows, columns, variant):
-    structure = build_structure("phm", n * rows, n * columns, n=n, variant=variant)
-    structure.reset_parameters(1.0)
-    assert PHM.misfit(n * rows, n * columns, n=n, variant=variant) is None
-    assert PHM.count(n * rows, n * columns, n=n, variant=variant) == sum(p.numel() for p in structure.parameters())
-    torch.testing.assert_close(structure.materialize(), REFERENCES[variant](structure.a, structure.s))
