@@ -65,7 +65,7 @@ def sweep(
         jobs: Parallel runs (default: one per GPU, else one).
         threads: CPU threads per run; 0: number of cores divided by --jobs, or torch's default with one job.
         executor: Executor: local (this machine), slurm (one array job), ray (extra `ray`; the cluster of RAY_ADDRESS,
-            else this machine).
+            else this machine). With `tune`, each command hands a cluster the trials, or then the cells, that can run.
         sbatch: SLURM: option of sbatch, as in partition=gpu; may be repeated.
         script: SLURM: write and print the job script; submit nothing.
         gpus: Ray: GPUs per run; a fraction shares a GPU.
@@ -89,7 +89,7 @@ def sweep(
         code = ExitCode.USAGE if CellState.INVALID in states else ExitCode.DATA if CellState.BLOCKED in states else 0
         raise typer.Exit(code)
     deadline = None if hours is None else time.monotonic() + 3600 * hours
-    # Tuning trials run on this machine only; a cluster gets the values that were chosen so far.
+    # A cluster gets what can run now: the trials that are known so far, and the cells with chosen values.
     if script or executor != "local":
         design = chosen(design, runs_dir)
     else:
@@ -105,13 +105,14 @@ def sweep(
     if script or executor == "slurm":
         sweep_output.tell_faults(statuses)
         slurm = Slurm(place.slurm, design.sweep.name, jobs, sbatch or [])
-        _hand_over(to_run(statuses, retry_failed), place, slurm, script=script)
+        _hand_over(to_run(_ready(design, statuses, runs_dir), retry_failed), place, slurm, script=script)
         return
     if executor == "ray":
         from phmrun.sweeps.executors.ray_cluster import RayExecutor
 
         share = threads or 1
         workers = Workers(place, RayExecutor(cpus=share, gpus=gpus, jobs=jobs), share, deadline)
+        statuses = _ready(design, statuses, runs_dir)
     else:
         workers = _local_workers(design, runs_dir, jobs, threads, deadline)
     bad = workers.carry_out(statuses, retry_failed=retry_failed)
@@ -137,6 +138,11 @@ def _standing(
             for status, record in zip(statuses, recorded, strict=True)
         ]
     return design, statuses
+
+
+def _ready(design: Plan, statuses: Sequence[CellStatus], runs_dir: Path) -> list[CellStatus]:
+    """Return the trials of a plan that are known so far, and the cells that wait for none."""
+    return [*(look(cell, runs_dir) for cell in design.trials), *(s for s in statuses if not s.cell.searching)]
 
 
 def _workplace(design: Plan, runs_dir: Path) -> Workplace:

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import yaml
 from forks import forked_runs
 from tiny_experiments import write_corpus
 
@@ -73,6 +74,13 @@ def test_a_script_for_slurm(phmrun, written, tmp_path):
     commands = next((tmp_path / "runs/.sweeps").glob("*/slurm/1/commands.txt")).read_text().splitlines()
     assert len(commands) == 3
     assert all(" train toy --config " in command for command in commands)
+
+
+def test_slurm_gets_the_trials_before_the_cells_that_wait_for_them(phmrun, written, tmp_path):
+    file = written({"task": "toy", "tune": {"model.width": [4, 6]}, "seeds": 3})
+    assert "#SBATCH --array=0-1\n" in phmrun(file, "--script").stdout
+    configs = (tmp_path / "runs/.sweeps").glob("*/cells/*.yaml")
+    assert {yaml.safe_load(path.read_text())["model"]["width"] for path in configs} == {4, 6}
 
 
 REAL = """
