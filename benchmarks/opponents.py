@@ -21,7 +21,7 @@ from phmrun.bench.run import evenly, opened
 from phmrun.bench.timing import interleave
 from phmrun.cli import bench as measuring
 from phmrun.cli import console
-from phmrun.decoding import max_length
+from phmrun.decoding.search import max_length
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import PhmrunError
 from phmrun.exchange.ctranslate2 import Quantization

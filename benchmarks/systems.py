@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from phmrun.decoding import beam_search
+from phmrun.decoding.beam import beam_search
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.families.sequence_to_sequence.config import DecodingConfig
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule

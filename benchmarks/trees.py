@@ -19,7 +19,7 @@ from benchmarks.arguments import parser, start
 from phmrun.bench.timing import interleave
 from phmrun.cli import bench as measuring
 from phmrun.cli import console
-from phmrun.decoding import spanning_trees
+from phmrun.decoding.spanning_tree import spanning_trees
 
 Kind = Literal["random", "peaked"]
 KINDS: tuple[Kind, ...] = ("random", "peaked")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from phmrun.config import config_source
 from phmrun.config.provenance import KINDS, grouped, kind_of, provenance_of
-from phmrun.papers import Verdict, load_table, table_names
 from phmrun.papers.audit import audit
-from phmrun.papers.published import headline
-from phmrun.papers.table import PaperTable, setting_names
+from phmrun.papers.published import Verdict, headline
+from phmrun.papers.table import PaperTable, load_table, setting_names, table_names
 
 if TYPE_CHECKING:
     from mkdocs.structure.files import Files

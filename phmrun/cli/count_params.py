@@ -83,7 +83,7 @@ def _audit(paper: str, as_json: bool) -> None:
     Raises:
         PhmrunError: The paper is unknown.
     """
-    from phmrun.papers import table_names
+    from phmrun.papers.table import table_names
 
     table_names(paper)  # rejects an unknown paper before torch is imported
     from phmrun.papers.audit import audit

@@ -17,10 +17,10 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
-from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
 from phmrun.sweeps.executors import Executor, LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
+from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import chosen, maker, planned
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
 from phmrun.sweeps.tuning import OVER, settled, with_choices

@@ -15,8 +15,8 @@ from phmrun.files import last_lines
 from phmrun.grouping import grouped_by
 from phmrun.ledger.wording import duration, row_name
 from phmrun.statistics.welch import detectable_deviations
-from phmrun.sweeps import Plan
 from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
+from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.selection import SEED
 
 

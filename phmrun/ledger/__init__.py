@@ -3,8 +3,6 @@
 The package imports no torch.
 """
 
-from phmrun.ledger.history import History
-from phmrun.ledger.lock import Holder, Lock
+from phmrun.ledger.lock import Lock
 from phmrun.ledger.run import Run
-from phmrun.ledger.status import State, Status
-from phmrun.ledger.wandb_mirror import Mirror, sync, wandb_mode
+from phmrun.ledger.status import State

@@ -2,6 +2,3 @@
 
 Imports no torch before counting.
 """
-
-from phmrun.papers.published import Match, Printed, Verdict, judge
-from phmrun.papers.table import PaperRow, PaperTable, load_table, paper_names, table_names

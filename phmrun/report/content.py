@@ -33,9 +33,9 @@ from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.render import html_table, markdown_page, markdown_table
 from phmrun.results.table import ResultTable
-from phmrun.sweeps import Plan
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, look, tally
+from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.results import View
 from phmrun.sweeps.selection import SEED
 

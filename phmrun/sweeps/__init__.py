@@ -2,7 +2,3 @@
 
 Imports no torch.
 """
-
-from phmrun.sweeps.cell import Cell, Inspected
-from phmrun.sweeps.file import Sweep, SweepFile, load_sweep
-from phmrun.sweeps.plan import Plan, plan

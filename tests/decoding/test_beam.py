@@ -17,8 +17,7 @@ from table_decoder import (
     sources_of,
 )
 
-from phmrun.decoding import beam_search
-from phmrun.decoding.beam import _Book, _search
+from phmrun.decoding.beam import _Book, _search, beam_search
 
 
 def run(decoder, sources, *, beam, alpha, limits, nbest=1):

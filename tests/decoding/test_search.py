@@ -2,7 +2,8 @@
 
 from table_decoder import TableDecoder, sources_of
 
-from phmrun.decoding import Hypothesis, translate
+from phmrun.decoding.beam import Hypothesis
+from phmrun.decoding.search import translate
 
 SETTINGS = {"beam": 3, "alpha": 0.6}
 

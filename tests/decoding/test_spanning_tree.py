@@ -9,8 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phmrun.decoding import spanning_trees
-from phmrun.decoding.spanning_tree import _best_tree
+from phmrun.decoding.spanning_tree import _best_tree, spanning_trees
 
 MOST_WORDS = 6
 

@@ -69,7 +69,9 @@ def sweep_seeds() -> list[bytes]:
 
 
 def read_sweep(path: Path) -> None:
-    from phmrun.sweeps import Inspected, load_sweep, plan
+    from phmrun.sweeps.cell import Inspected
+    from phmrun.sweeps.file import load_sweep
+    from phmrun.sweeps.plan import plan
 
     for cell in plan(load_sweep(str(path)), lambda config: Inspected(1, {}), _options()).cells[:50]:
         _ = cell.label
@@ -77,13 +79,13 @@ def read_sweep(path: Path) -> None:
 
 def table_seeds() -> list[bytes]:
     from phmrun.config import config_source
-    from phmrun.papers import table_names
+    from phmrun.papers.table import table_names
 
     return [json.dumps(config_source(name).values).encode() for name in table_names()]
 
 
 def read_table(path: Path) -> None:
-    from phmrun.papers import load_table
+    from phmrun.papers.table import load_table
 
     load_table(str(path))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import History
+from phmrun.ledger.history import History
 
 NAMES = st.text(min_size=1, max_size=8).filter(lambda name: name != "step")
 VALUES = st.one_of(
@@ -88,7 +88,7 @@ def test_damage_in_the_middle_is_named(tmp_path: Path) -> None:
 
 def test_writer_killed_at_a_random_moment(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from phmrun.ledger import History\n"
+        "import sys; from pathlib import Path; from phmrun.ledger.history import History\n"
         "history = History(Path(sys.argv[1])); step = len(history.read())\n"
         "print('go', flush=True)\n"
         "while True:\n    step += 1; history.append({'step': step, 'text': 'x' * (step % 300)})\n"

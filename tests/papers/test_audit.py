@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from phmrun.engine.counting import count_parameters
-from phmrun.papers import Verdict, load_table
 from phmrun.papers.audit import audit, build_counts, row_config
+from phmrun.papers.published import Verdict
+from phmrun.papers.table import load_table
 
 AGREE = (Verdict.FOLLOWS, Verdict.TRIVIAL, Verdict.FITTED, Verdict.ROUNDED)
 MATSUNO = ("Baseline", "Symmetry Matrix", "Circulant Matrix")

@@ -6,8 +6,7 @@ from complete_provenance import is_complete
 
 from phmrun.config import config_source, packaged_names
 from phmrun.config.provenance import provenance_of
-from phmrun.papers import load_table, table_names
-from phmrun.papers.table import setting_names
+from phmrun.papers.table import load_table, setting_names, table_names
 
 SMALL = [name for name in packaged_names() if name.startswith("configs/papers/") and name.endswith("-small.yaml")]
 

@@ -3,8 +3,7 @@
 import pytest
 
 from phmrun.errors import PhmrunError
-from phmrun.papers import load_table, paper_names, table_names
-from phmrun.papers.table import Column, PaperRow, PaperTable, column_groups
+from phmrun.papers.table import Column, PaperRow, PaperTable, column_groups, load_table, paper_names, table_names
 
 TABLE = """
 paper: mine

@@ -7,8 +7,7 @@ from complete_provenance import is_complete
 
 from phmrun.config import resolve
 from phmrun.layers import options_of
-from phmrun.papers import load_table, table_names
-from phmrun.papers.table import is_trained
+from phmrun.papers.table import is_trained, load_table, table_names
 from phmrun.registry import TASKS
 
 DECIDED = (

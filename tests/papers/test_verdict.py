@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phmrun.papers import Match, Printed, judge
+from phmrun.papers.published import Match, Printed, judge
 
 
 @pytest.mark.parametrize(

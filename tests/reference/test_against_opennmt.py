@@ -9,7 +9,7 @@ import torch
 from recording import default_double, largest_difference, part, recorded
 from torch import nn
 
-from phmrun.decoding import beam_search
+from phmrun.decoding.beam import beam_search
 from phmrun.layers.cross_entropy import linear_cross_entropy
 from phmrun.models.options import TransformerOptions
 from phmrun.models.positions import sinusoids

@@ -17,7 +17,9 @@ from phmrun.cli import sweep as verb
 from phmrun.cli.app import VERBS
 from phmrun.config import Task
 from phmrun.registry import TASKS
-from phmrun.sweeps import Plan, load_sweep, plan, planning
+from phmrun.sweeps import planning
+from phmrun.sweeps.file import load_sweep
+from phmrun.sweeps.plan import Plan, plan
 from phmrun.sweeps.scheduler import Workplace
 
 

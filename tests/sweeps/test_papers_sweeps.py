@@ -10,9 +10,10 @@ from phmrun.config import packaged_names
 from phmrun.datasets import CATALOGUE
 from phmrun.errors import ExitCode
 from phmrun.layers import options_of
-from phmrun.papers import load_table, table_names
-from phmrun.papers.table import column_groups, is_trained
-from phmrun.sweeps import inspection, load_sweep, plan
+from phmrun.papers.table import column_groups, is_trained, load_table, table_names
+from phmrun.sweeps import inspection
+from phmrun.sweeps.file import load_sweep
+from phmrun.sweeps.plan import plan
 
 pytestmark = pytest.mark.long
 

@@ -3,7 +3,7 @@
 import pytest
 
 from phmrun.errors import PhmrunError
-from phmrun.sweeps import load_sweep
+from phmrun.sweeps.file import load_sweep
 
 TABLE = """
 paper: mine

@@ -9,8 +9,9 @@ from phmrun.engine.counting import count_parameters
 from phmrun.engine.experiment import dry_run
 from phmrun.errors import ExitCode
 from phmrun.layers import options_of
-from phmrun.sweeps import load_sweep, plan
+from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.inspection import inspector
+from phmrun.sweeps.plan import plan
 
 
 def test_names_and_counts_are_those_of_train(nmt, tmp_path):

@@ -7,8 +7,8 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.comparison import differences
-from phmrun.sweeps import load_sweep
 from phmrun.sweeps.cell_status import survey
+from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.plan import varied
 from phmrun.sweeps.results import results_of
 from phmrun.sweeps.tuning import settled, with_choices

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from phmrun.config import DataConfig, Experiment, ModelConfig, Section
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.sweeps import Inspected
+from phmrun.sweeps.cell import Inspected
 
 
 class Dense(Section):

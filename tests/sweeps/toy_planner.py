@@ -13,10 +13,13 @@ import toy_experiment
 from phmrun.cli.sweep import to_run
 from phmrun.config import Task
 from phmrun.registry import TASKS
-from phmrun.sweeps import Cell, Plan, executors, load_sweep, plan
+from phmrun.sweeps import executors
 from phmrun.sweeps import scheduler as scheduler_module
+from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import CellState, survey
 from phmrun.sweeps.executors import LocalExecutor
+from phmrun.sweeps.file import load_sweep
+from phmrun.sweeps.plan import Plan, plan
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
 from phmrun.sweeps.view import said
 
