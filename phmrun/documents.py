@@ -348,14 +348,14 @@ def below(values: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {key.removeprefix(f"{prefix}."): value for key, value in values.items() if key.startswith(f"{prefix}.")}
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(values: Mapping[str, Any], prefix: str = "", mark: str = ".") -> dict[str, Any]:
     """Flatten nested mappings into one level with dotted names.
 
-    Names begin with ``prefix``. Lists stay values; empty mappings vanish.
+    Names begin with ``prefix``; ``mark`` joins their parts. Lists stay values; empty mappings vanish.
     """
     joined: dict[str, Any] = {}
     for key, value in values.items():
-        joined |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        joined |= flat(value, f"{prefix}{key}{mark}", mark) if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return joined
 
 

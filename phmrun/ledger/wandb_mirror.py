@@ -306,18 +306,7 @@ def sync(run: Run, mode: str = "online") -> dict[str, Any]:
     for row in rows:
         mirror.log(row)
     mirror.samples(samples)
-    mirror.summary({"state": status.state.value, **_flat(scores), **_flat(run.parameters(), "parameters/")})
+    figures = flat({**scores, "parameters": run.parameters()}, mark="/")
+    mirror.summary({"state": status.state.value} | {name.removesuffix("/value"): figures[name] for name in figures})
     mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
     return synced
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested values with "/" between names, after ``prefix``.
-
-    A key ``value`` below another gets the name of that one: a score's value has the score's name. Lists are values.
-    """
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        name = prefix.rstrip("/") if key == "value" and prefix else f"{prefix}{key}"
-        flat |= _flat(value, f"{name}/") if isinstance(value, Mapping) else {name: value}
-    return flat

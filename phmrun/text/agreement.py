@@ -14,7 +14,6 @@ import itertools
 import random
 import re
 from collections.abc import Iterator, Sequence
-from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +45,7 @@ class Item(NamedTuple):
     homogeneous: bool | None = None
 
 
-def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
+def read_agreement(path: Path) -> Iterator[Item]:
     """Yield the agreement items of a file, one at a time.
 
     The file is UTF-8, plain or gzip. The first line decides the format. A file named ``….test.K`` has items with K
@@ -56,7 +55,6 @@ def read_agreement(path: str | PathLike[str]) -> Iterator[Item]:
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or of an unknown format; the message names file and line.
     """
-    path = Path(path)
     lines = numbered_lines(path)
     first = next(lines)
     if first[1].split("\t")[0] not in LABELS:

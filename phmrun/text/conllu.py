@@ -10,11 +10,9 @@ and drops repeated features, empty columns and line ends. It does not check tree
 Source: https://universaldependencies.org/format.html
 """
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike
 from pathlib import Path
 from sys import intern
 
@@ -112,38 +110,49 @@ def universal(label: str) -> str:
     return label.partition(":")[0]
 
 
-def load(path: str | PathLike[str], *, trees: bool = True) -> list[Sentence]:
-    """Load all sentences of a UTF-8 file, plain or gzip-compressed.
-
-    Args:
-        path: The file.
-        trees: True to read and check trees: every head is 0 or a word of the sentence, exactly one root (as the
-            guidelines and the official evaluator require), no cycle, and a label for each word. False ignores the
-            columns HEAD and DEPREL, for text that is not parsed yet.
+def load(path: Path) -> list[Sentence]:
+    """Load all sentences of a UTF-8 file, plain or gzip-compressed; see :func:`read`.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, has no sentence, or a line is malformed.
     """
-    return _all(decoded(raw_lines(Path(path)), Path(path), exact=True), str(path), trees)
+    return read(decoded(raw_lines(path), path, exact=True), str(path))
 
 
-def loads(text: str, *, name: str = "text", trees: bool = True) -> list[Sentence]:
-    """Load all sentences of a text like :func:`load`.
+def read(lines: Iterable[str], name: str) -> list[Sentence]:
+    """Return all sentences of lines with their trees.
 
-    ``name`` replaces the file in messages.
+    Trees are checked: every head is 0 or a word of the sentence, exactly one root (as the guidelines and the official
+    evaluator require), no cycle, and a label for each word. Blank lines at the end belong to the last sentence.
+
+    Args:
+        lines: Lines with their ends.
+        name: Name of the file in messages.
+
+    Raises:
+        PhmrunError: (exit 3) There is no sentence, or a line is malformed.
     """
-    return _all(io.StringIO(text, newline="\n"), name, trees)
+    sentences: list[Sentence] = []
+    for first, block in _blocks(lines):
+        if not _blank(block):
+            sentences.append(_sentence(block, first, name, trees=True))
+        elif sentences:  # blank lines at the end of the file
+            sentences[-1] = replace(sentences[-1], lines=(*sentences[-1].lines, *block))
+    if not sentences:
+        hint = "A CoNLL-U file has one word a line, ten columns with tabs."
+        raise malformed("there is no sentence in it", name, hint)
+    return sentences
 
 
-def stream(lines: Iterable[str], *, name: str, trees: bool = False) -> Iterator[Sentence]:
-    """Yield each sentence as soon as the blank line after it is read.
+def stream(lines: Iterable[str], *, name: str) -> Iterator[Sentence]:
+    """Yield each sentence without its tree, as soon as the blank line after it is read.
 
-    The last needs none. Blocks of blank lines are skipped. Arguments and errors are those of :func:`loads`; lines keep
-    their ends. Unlike :func:`loads`, it neither raises for a text without sentences nor keeps blank lines at the end.
+    The last needs none. Blocks of blank lines are skipped. The columns HEAD and DEPREL are ignored, for text not
+    parsed yet. Unlike :func:`read`, it neither raises for a text without sentences nor keeps blank lines at the end.
     """
     for first, block in _blocks(lines):
         if not _blank(block):
-            yield _sentence(block, first, name, trees)
+            yield _sentence(block, first, name, trees=False)
 
 
 def dumps(sentences: Iterable[Sentence]) -> str:
@@ -157,26 +166,6 @@ def dumps(sentences: Iterable[Sentence]) -> str:
             parts.append("\n" if parts[-1].endswith("\n") else "\n\n")
         parts.append(sentence.text)
     return "".join(parts)
-
-
-def _all(lines: Iterable[str], name: str, trees: bool) -> list[Sentence]:
-    """Return all sentences of lines.
-
-    Blank lines at the end belong to the last one.
-
-    Raises:
-        PhmrunError: (exit 3) There is no sentence, or a line is malformed.
-    """
-    sentences: list[Sentence] = []
-    for first, block in _blocks(lines):
-        if not _blank(block):
-            sentences.append(_sentence(block, first, name, trees))
-        elif sentences:  # blank lines at the end of the file
-            sentences[-1] = replace(sentences[-1], lines=(*sentences[-1].lines, *block))
-    if not sentences:
-        hint = "A CoNLL-U file has one word a line, ten columns with tabs."
-        raise malformed("there is no sentence in it", name, hint)
-    return sentences
 
 
 def _blank(block: Sequence[str]) -> bool:

@@ -11,7 +11,6 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from os import PathLike
 from pathlib import Path
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -111,9 +110,7 @@ def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
 
 
-def read_parallel(
-    source: str | PathLike[str], target: str | PathLike[str], *, empty: bool = False
-) -> Iterator[tuple[str, str]]:
+def read_parallel(source: Path, target: Path, *, empty: bool = False) -> Iterator[tuple[str, str]]:
     """Yield the sentence pairs of two aligned files, in constant memory.
 
     After the first empty line, no pairs are yielded; the rest is read to count the faults. A line of white space counts
@@ -127,7 +124,6 @@ def read_parallel(
     Raises:
         PhmrunError: (exit 3) A file is missing, damaged or not UTF-8, a line is empty, or the files differ in length.
     """
-    source, target = Path(source), Path(target)
     pairs = zip_longest(read_lines(source, empty=True), read_lines(target, empty=True))
     faults: list[tuple[Path, int]] = []
     for number, (left, right) in enumerate(pairs, 1):
@@ -149,7 +145,7 @@ def read_parallel(
         raise malformed(f"the line is empty; lines with an empty side: {len(faults):,}", f"{path}:{first}", hint)
 
 
-def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[str]:
+def read_lines(path: Path, *, empty: bool = False) -> Iterator[str]:
     """Yield the lines of one file, without line ends.
 
     The first empty line, or line of white space, raises unless ``empty``.
@@ -161,7 +157,7 @@ def read_lines(path: str | PathLike[str], *, empty: bool = False) -> Iterator[st
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, or a line is empty.
     """
-    for number, line in numbered_lines(Path(path)):
+    for number, line in numbered_lines(path):
         if not (empty or line.strip()):
             hint = f"Remove line {number} from both files of the pair."
             raise malformed("the line is empty", f"{path}:{number}", hint)

@@ -142,7 +142,6 @@ class TokenStoreWriter:
         self._lengths: list[int] = []
         self._seen = np.zeros(vocabulary_size, dtype=bool)
         path.mkdir(parents=True, exist_ok=True)
-        (path / "store.json").unlink(missing_ok=True)
         self._token_file: IO[bytes] = (path / "tokens.bin").open("wb")
         self._offset_file: IO[bytes] = (path / "offsets.bin").open("wb")
         self._offset_file.write(bytes(8))  # the first sentence begins at 0

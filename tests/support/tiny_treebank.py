@@ -1,5 +1,6 @@
 """A made-up treebank: words of three kinds, each hung where its kind hangs."""
 
+import io
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,11 @@ from phmrun.text.conllu import Sentence
 
 SPLITS = {"train": 120, "dev": 24, "test": 12}
 KINDS = {"D": "DET", "N": "NOUN", "V": "VERB"}
+
+
+def trees_of(text: str, name: str = "text") -> list[Sentence]:
+    """The sentences of a file's text."""
+    return conllu.read(io.StringIO(text, newline="\n"), name)
 
 
 def made_up_sentence(draw: random.Random) -> Sentence:
@@ -26,7 +32,7 @@ def made_up_sentence(draw: random.Random) -> Sentence:
     ]
     first = f"1-2\t{forms[0]}{forms[1]}" + "\t_" * 8 + "\n"  # a multi-word token
     last = f"{len(rows)}.1" + "\t_" * 9 + "\n"  # an empty node
-    return conllu.loads("".join([f"# text = {' '.join(forms)}\n", first, *rows, last, "\n"]))[0]
+    return trees_of("".join([f"# text = {' '.join(forms)}\n", first, *rows, last, "\n"]))[0]
 
 
 def write_trees(directory: Path, seed: int = 0, sizes: Mapping[str, int] | None = None) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_treebank import trees_of
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text import conllu
@@ -72,7 +73,7 @@ def test_whatever_is_well_formed_comes_back_byte_for_byte(tmp_path_factory, part
 
 
 def test_words_are_syntactic_words():
-    (sentence,) = conllu.loads(SAMPLE)
+    (sentence,) = trees_of(SAMPLE)
     assert len(sentence) == 3
     assert sentence.forms == ("à", "le", "parc vert")
     assert sentence.upos == ("ADP", "DET", "NOUN")
@@ -83,12 +84,12 @@ def test_words_are_syntactic_words():
 
 
 def test_a_parse_replaces_two_columns_of_the_words_alone():
-    (sentence,) = conllu.loads(SAMPLE.replace("\n", "\r\n"))
+    (sentence,) = trees_of(SAMPLE.replace("\n", "\r\n"))
     parsed = sentence.with_parse([0, 1, 2], ["root", "a", "b:c"])
     expected = SAMPLE.replace("\t3\tcase\t", "\t0\troot\t").replace("\t3\tdet:x\t", "\t1\ta\t")
     expected = expected.replace("\t0\troot\t0:root", "\t2\tb:c\t0:root").replace("\n", "\r\n")
     assert parsed.text == expected
-    assert conllu.loads(parsed.text)[0] == parsed
+    assert trees_of(parsed.text)[0] == parsed
     with pytest.raises(ValueError, match="zip"):
         sentence.with_parse([0], ["root"])
 
@@ -130,7 +131,7 @@ def test_a_fault_is_placed(old, new, line, what):
     broken = SAMPLE.replace(old, new, 1)
     shift = SAMPLE.count("\n") + 1
     with pytest.raises(PhmrunError) as caught:
-        conllu.loads(SAMPLE + "\n" + broken, name="x.conllu")
+        trees_of(SAMPLE + "\n" + broken, name="x.conllu")
     assert caught.value.where == f"x.conllu:{line + shift}"
     assert what in caught.value.what
     assert caught.value.code is ExitCode.DATA
@@ -166,7 +167,7 @@ def test_a_cycle_is_found_wherever_it_is(size, seed, data):
     heads[start - 1] = data.draw(st.sampled_from(below))
     lines = [f"{word}\tx\t_\t_\t_\t_\t{head}\tl\t_\t_\n" for word, head in enumerate(heads, 1)]
     with pytest.raises(PhmrunError, match="cycle"):
-        conllu.loads("".join(lines))
+        trees_of("".join(lines))
 
 
 def _ancestors(heads: list[int], word: int) -> list[int]:

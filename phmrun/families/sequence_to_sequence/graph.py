@@ -34,13 +34,17 @@ class NextTargetToken(GraphFunction):
         return logits
 
 
-class SourceEncoder(nn.Module):
-    """Encoder, with the keys and values of each decoder layer's attention to the source."""
+class SearchPart(nn.Module):
+    """Part of a search, with the network and the decoder layers' attention to the source."""
 
     def __init__(self, model: IncrementalTransformer) -> None:
         super().__init__()
         self.network = model.network
         self.cross = model.cross
+
+
+class SourceEncoder(SearchPart):
+    """Encoder, with the keys and values of each decoder layer's attention to the source."""
 
     def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values of ``source [batch, source]``.
@@ -53,13 +57,8 @@ class SourceEncoder(nn.Module):
         return torch.stack([keys for keys, _ in pairs]), torch.stack([values for _, values in pairs])
 
 
-class DecoderStep(nn.Module):
+class DecoderStep(SearchPart):
     """Decoder step: the next target token of every hypothesis, with cached keys and values."""
-
-    def __init__(self, model: IncrementalTransformer) -> None:
-        super().__init__()
-        self.network = model.network
-        self.cross = model.cross
 
     def forward(
         self,

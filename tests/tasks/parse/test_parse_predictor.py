@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 from tiny_experiments import configured
+from tiny_treebank import trees_of
 
 from phmrun.errors import PhmrunError
 from phmrun.metrics.parsing import attachment_scores
@@ -61,7 +62,7 @@ def answers(parser, text):
 def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
     actual = answers(parser_of(trained), CONLLU)
     out = "".join(f"{answer.text}\n" for answer in actual)
-    expected = conllu.loads(CONLLU, trees=False)
+    expected = conllu.stream(CONLLU.splitlines(keepends=True), name="input")
     assert out == conllu.dumps(
         [
             sentence.with_parse(answer.values["heads"], answer.values["labels"]).without_enhanced()
@@ -71,7 +72,7 @@ def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
     before = [line for line in CONLLU.splitlines() if not line.startswith("2.1")]  # of the enhanced graph alone
     changed = [number for number, (old, new) in enumerate(zip(before, out.splitlines(), strict=True)) if old != new]
     assert set(changed) <= {3, 4, 5, 8}
-    parsed = conllu.loads(out)  # which are trees
+    parsed = trees_of(out)  # which are trees
     assert [len(item) for item in parsed] == [3, 1]
     assert actual[0].values["words"] == ["d1", "n2", "v3"]
     assert parsed[1].heads == (0,)
@@ -87,13 +88,13 @@ def test_the_size_of_a_batch_changes_nothing(trained):
 def test_the_best_tree_or_the_best_heads(trained):
     network, data, _ = trained
     gold = data.sentences("dev")
-    conllu.loads(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))  # raises where there is no tree
+    trees_of(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))  # raises where there is no tree
     torch.manual_seed(1)
     torch.nn.init.normal_(network.arc_classifier.v, std=30.0)  # which makes trees unlikely
     greedy = parser_of(trained, tree="greedy").parse(gold)
-    conllu.loads(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))
+    trees_of(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))
     with pytest.raises(PhmrunError, match=r"cycle|root"):
-        conllu.loads(conllu.dumps(greedy))
+        trees_of(conllu.dumps(greedy))
     torch.nn.init.zeros_(network.arc_classifier.v)
 
 
@@ -101,7 +102,7 @@ def test_scores_and_predictions_of_a_split(trained, tmp_path):
     pytest.importorskip("udtools")
     _, data, _ = trained
     evaluation = parser_of(trained).evaluate(data, "test")
-    gold, parsed = data.sentences("test"), conllu.loads(evaluation.predictions)
+    gold, parsed = data.sentences("test"), trees_of(evaluation.predictions)
     expected = {name: score.value for name, score in attachment_scores(gold, parsed).items()}
     assert {name: evaluation.scores[name].value for name in expected} == expected
     assert evaluation.scores["las"].signature.endswith("|bs:1000|seed:12345|tree:mst|tags:upos|weights:test")
@@ -135,9 +136,9 @@ def test_a_parsed_treebank_with_empty_nodes_is_valid(trained, tmp_path):
         "5\twalks\twalk\tVERB\t_\t_\t2\tconj\t2:conj\t_\n"
         "5.1\twalks\twalk\tVERB\t_\t_\t_\t_\t2:conj\t_\n\n"
     )
-    (parsed,) = parser_of(trained).parse(conllu.loads(text))
+    (parsed,) = parser_of(trained).parse(trees_of(text))
     assert "5.1" not in parsed.text
-    assert conllu.loads(parsed.text) == [parsed]
+    assert trees_of(parsed.text) == [parsed]
     (tmp_path / "parsed.conllu").write_text(parsed.text)
     command = [
         sys.executable,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_treebank import trees_of
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.tasks.parse.config import TreebankVocabularyConfig
@@ -24,7 +25,7 @@ TEXT = """\
 1	Dog	dog	NOUN	_	_	0	root	_	_
 
 """
-TREES = conllu.loads(TEXT)
+TREES = trees_of(TEXT)
 PAD, UNK, ROOT = 0, 1, 2
 
 
