@@ -155,19 +155,6 @@ class Structure(nn.Module):
         """
         return section_of(cls.__init__).defaults()
 
-    @classmethod
-    def count(cls, out_features: int, in_features: int, **options: Any) -> int:
-        """Return the number of parameters of a map, without ``temporary`` ones.
-
-        Shared and frozen parameters are included. They are counted on a structure that is built on torch's meta device.
-
-        Raises:
-            PhmrunError: The options do not fit these sizes.
-        """
-        with torch.device("meta"):
-            structure = cls(out_features, in_features, **options)
-        return structure.kept()
-
     def kept(self) -> int:
         """Return the number of parameters without the ``temporary`` ones; frozen ones count."""
         return sum(parameter.numel() for name, parameter in self.named_parameters() if name not in self.temporary)

@@ -1,6 +1,6 @@
 """The interface of structures; names, options and factory; and a structure of a user's own in a few lines."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 import torch
@@ -105,10 +105,6 @@ def own_structure() -> type[Structure]:
             self.scale = scale
             self.u = nn.Parameter(torch.empty(out_features))
             self.v = nn.Parameter(torch.empty(in_features))
-
-        @classmethod
-        def count(cls, out_features: int, in_features: int, **options: Any) -> int:
-            return out_features + in_features
 
         def reset_parameters(self, std: float) -> None:
             nn.init.normal_(self.u)

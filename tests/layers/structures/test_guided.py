@@ -8,7 +8,6 @@ from torch import nn
 
 from phmrun.engine.counting import count_network
 from phmrun.layers import Linear, folded
-from phmrun.layers.structures.guided import Guided
 
 
 def linear(**options):
@@ -60,4 +59,4 @@ def test_counts_say_what_is_kept_and_what_is_trained():
     assert counts["trained_total"] == kept + 12 * 8
     assert counts["dense_total"] == 12 * 8 + 12 + 12 * 4 + 4
     assert counts["memory"]["weights"] == 4 * (kept + 12 * 8)
-    assert Guided.count(12, 8, of="phm", options="n=2") == 12 * 8 // 2 + 8
+    assert network[0].structure.kept() == 12 * 8 // 2 + 8

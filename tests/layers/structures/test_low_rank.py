@@ -15,7 +15,7 @@ def test_it_is_the_product_and_has_the_rank():
     expected = sum(torch.outer(structure.u[:, i], structure.v[i]) for i in range(3))
     torch.testing.assert_close(structure.materialize(), expected)
     assert int(torch.linalg.matrix_rank(structure.materialize())) == 3
-    assert LowRank.count(30, 20, rank=3) == 3 * 50
+    assert structure.kept() == 3 * 50
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,7 @@ def test_it_is_the_product_and_has_the_rank():
 def test_the_rank_is_the_largest_within_the_budget(size, budget, rank):
     structure = build_structure("low-rank", *size, budget=budget)
     assert structure.rank == rank
-    count = sum(parameter.numel() for parameter in structure.parameters())
-    assert count == LowRank.count(*size, budget=budget)
+    count = structure.kept()
     share = eval(str(budget))
     assert count <= share * size[0] * size[1] or rank == 1
     assert (rank + 1) * sum(size) > share * size[0] * size[1]
