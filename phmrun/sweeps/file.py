@@ -160,10 +160,8 @@ class Sweep:
         """
         listed = self.file.seeds
         seeds = list(range(1, listed + 1)) if isinstance(listed, int) else list(listed)
-        missing = 0 if count is None else count - len(seeds)
-        if missing > 0:
-            seeds += range(max(seeds) + 1, max(seeds) + 1 + missing)
-        return seeds if count is None else seeds[:count]
+        count, following = count or len(seeds), max(seeds) + 1
+        return [*seeds, *range(following, following + count - len(seeds))][:count]
 
 
 def _check_measure(measure: str, task: str, source: Source) -> None:

@@ -151,14 +151,12 @@ def _with_seeds(cell: Cell, seeds: Iterable[int], inspect: Inspect) -> Iterator[
     An error of the inspection becomes the cells' fault. Parameters and checksums are those of the inspection. A cell
     without a configuration is not inspected.
     """
-    inspected = None
     try:
-        inspected = inspect(cell.config) if cell.config else None
+        if cell.config:
+            size, marks, exact = inspect(cell.config)
+            cell = replace(cell, parameters=size, marks=marks, exact=exact)
     except PhmrunError as error:
         cell = replace(cell, fault=error)
-    if inspected:
-        size, marks, exact = inspected
-        cell = replace(cell, parameters=size, marks=marks, exact=exact)
     for seed in seeds:
         yield reseeded(cell, seed)
 

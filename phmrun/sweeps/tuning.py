@@ -39,26 +39,21 @@ class Tuned:
 
     Attributes:
         cells: Its cells, one per seed, without tuned values.
+        pilot: Cell whose seed chooses: that of the sweep's first seed, even if it is not selected.
         space: Values of the grid, by dotted key; further trials lie between or next to them.
         trials: Tried values, each with the state of its cell of the first seed.
         values: Values of the best trial; ``None`` until all trials have ended, or if none is done with a score.
         at_edge: Keys of numbers whose best value is the least or greatest of the space, or lies outside it.
         replicates: One row per further seed, which chooses among three values itself; empty before the pilot has ended.
-        outside: Its cell of the sweep's first seed if a selection leaves that out of ``cells``.
     """
 
     cells: tuple[Cell, ...]
+    pilot: Cell
     space: Space
     trials: tuple[tuple[Mapping[str, Any], CellStatus], ...] = ()
     values: Mapping[str, Any] | None = None
     at_edge: tuple[str, ...] = ()
     replicates: tuple["Tuned", ...] = ()
-    outside: Cell | None = None
-
-    @property
-    def pilot(self) -> Cell:
-        """Cell whose seed chooses: that of the sweep's first seed, even if it is not selected."""
-        return self.outside or self.cells[0]
 
     @property
     def label(self) -> str:
@@ -153,7 +148,7 @@ def _replicates(row: Tuned, runs_dir: Path, make: Make) -> Iterator[Tuned]:
     for cell in row.cells:
         if cell.run_id == row.pilot.run_id:
             continue
-        yield _tried(Tuned((cell,), {key: grid}), runs_dir, make)
+        yield _tried(Tuned((cell,), cell, {key: grid}), runs_dir, make)
 
 
 def extended(rows: Sequence[Tuned]) -> list[Space] | None:
@@ -224,8 +219,8 @@ def _row(cells: Sequence[Cell], first: int, space: Literal[True] | Space) -> Tun
 
     Its pilot has the seed ``first``; its space is that of the sweep, or rates around its own.
     """
-    outside = None if cells[0].at[SEED] == first else reseeded(cells[0], first)
-    return Tuned(tuple(cells), _around(cells[0]) if space is True else space, outside=outside)
+    pilot = cells[0] if cells[0].at[SEED] == first else reseeded(cells[0], first)
+    return Tuned(tuple(cells), pilot, _around(pilot) if space is True else space)
 
 
 def _around(cell: Cell) -> Space:
