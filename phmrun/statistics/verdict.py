@@ -157,10 +157,10 @@ def judge(
 def beats_floors(scores: Sequence[float], floors: Sequence[Sequence[float]], *, lower_is_better: bool) -> bool | None:
     """True if the mean beats every floor with 95 % confidence.
 
-    Only finite scores count. A single run beats a floor if its score is better. ``None`` without floors; ``False``
-    without a finite score.
+    Only finite scores count. A single run beats a floor if its score is better. ``None`` without floors or scores, as
+    of a row whose only seed chose its settings; ``False`` if no score is finite.
     """
-    if not floors:
+    if not floors or not scores:
         return None
     finite = [score for score in scores if math.isfinite(score)]
     return bool(finite) and all(_beats(finite, floor, lower_is_better=lower_is_better) for floor in floors)
@@ -214,7 +214,7 @@ def _judge_one(
             reason = f"outlying seeds: {counts[0]} of {len(scores)}, reference {counts[1]} of {len(reference)}"
             untrained = passed is False and not counts[1]
             reason += f"; {BELOW_FLOOR}" if untrained else ""
-            lost_all = counts[0] == len(scores) or counts[1] == len(reference)
+            lost_all = any(0 < lost == seeds for lost, seeds in zip(counts, judgement.seeds, strict=True))
             verdict = Verdict.UNTRAINED if lost_all or untrained else Verdict.UNDECIDED
             return replace(judgement, verdict=verdict, reason=reason, collapsed=counts, p_collapsed=p)
         shown, reason = _over_seeds(scores, reference, rows)
@@ -237,7 +237,8 @@ def _over_seeds(scores: Sequence[float], reference: Sequence[float], rows: int) 
     """Return the difference over seeds, and the reason if there is none or it has no spread; else an empty text."""
     shown = difference(scores, reference, rows)
     if shown is None:
-        return None, "a single seed has no spread over training"
+        few = "a single seed has no spread over training"
+        return None, few if scores and reference else "no seed is counted"
     return shown, "" if shown.error else "all seeds of both have the same score: no spread to judge by"
 
 

@@ -75,6 +75,9 @@ def test_models_at_the_floor_are_untrained_and_never_equivalent():
 def test_one_seed_and_no_spread_are_undecided_with_the_reason():
     question = Question(margin=1.0)
     assert "a single seed" in judge({"row": [3.0]}, DENSE, question)["row"].reason
+    for reference in ([], [9.0, 9.1, 9.2, 9.3, 1.0]):  # the only seed of a row chose its settings
+        uncounted = judge({"row": []}, reference, question, floors=[[2.0]])["row"]
+        assert (uncounted.verdict, uncounted.trained) == (Verdict.UNDECIDED, None)
     flat = judge({"row": [30.0] * 4}, [31.0] * 4, question)["row"]
     assert (flat.verdict, flat.difference.p) == (Verdict.UNDECIDED, 1.0)
     assert "no spread" in flat.reason
