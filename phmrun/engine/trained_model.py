@@ -406,13 +406,13 @@ def changed_training(parent: Run, config: Experiment, data: DataModule) -> list[
 
     These are other files, and all settings but those of the training's length, rates and validation, and of the search:
     sums of the optimizer, states of a stream and best score would be those of another training. So is guidance that has
-    ended. A run that was never trained has nothing to be continued.
+    ended.
     """
     before = parent.identity()
-    if before is None or not parent.status.step:
+    if before is None:
         return []
     changed = same_experiment(parent, config, {**before["fingerprints"], **data.fingerprints()})
-    fixed = ("training.optimizer.", "training.monitor")
+    fixed = ("training.optimizer.", "training.accumulate", "training.monitor")
     return [
         *changed.checksums,
         *(key for key in changed.settings if key.startswith(fixed) or not key.startswith(("training.", "decoding."))),
