@@ -313,17 +313,26 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     The result is empty without files.
 
     Raises:
-        PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error; or two have one name.
+        PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error; or two have one name. A
+            module has changed since this process imported it, and would be used as it was.
     """
     sums, marks = dict[Path, str](), dict[str, str]()
     for path in paths or ():
         files = {path: load_plugin(path)}
-        files |= {module: hashlib.sha256(module.read_bytes()).hexdigest() for module in _imported_beside(path)}
+        for module in _imported_beside(path):
+            files[module] = hashlib.sha256(module.read_bytes()).hexdigest()
+            if _IMPORTED.setdefault(module.resolve(), files[module]) != files[module]:
+                what = "the module of a plug-in has changed since it was imported"
+                raise PhmrunError(what, where=str(module), hint="Start Python again; a notebook: restart its kernel.")
         for mark, digest in plugin_marks(files).items():
             if marks.setdefault(mark, digest) != digest:
                 raise PhmrunError(f"two files have the name of {mark}", where=str(path), hint="Rename one of them.")
         sums |= files
     return sums
+
+
+_IMPORTED: dict[Path, str] = {}
+"""SHA-256 of the modules that plug-ins have imported, as they were then; Python imports a module once."""
 
 
 def _imported_beside(path: Path) -> list[Path]:

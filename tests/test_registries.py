@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import pytest
 import yaml
@@ -176,6 +177,14 @@ def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path / "away")
     names = ["mine.py", "beside_mine.py", "deeper_mine.py", "package_mine/__init__.py", "package_mine/part.py"]
     assert (done.stdout, done.stderr) == (" ".join(f"plugin {name}" for name in names) + "\n", "")
+
+
+def test_a_module_beside_a_plug_in_that_has_changed_is_not_used_as_it_was(tmp_path):
+    write_text(tmp_path / "plug_mine.py", "import changed_mine\n")
+    for content in ("WIDTH = 4\n", "WIDTH = 8\n"):
+        write_text(tmp_path / "changed_mine.py", content)
+        with pytest.raises(PhmrunError, match="has changed") if "8" in content else nullcontext():
+            load_plugins([tmp_path / "plug_mine.py"])
 
 
 def test_two_plug_ins_of_one_name_are_an_error(tmp_path):
