@@ -138,11 +138,7 @@ class RecordedData:
                         of_data[json.dumps(sums, sort_keys=True)] = run
         of_data = self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
         named = flat(config.model_dump(mode="json", include={"data": True, "model": {"path"}}))
-        return {
-            sums: run
-            for sums, run in of_data.items()
-            if all(value == run.settings.get(key, value) for key, value in named.items())
-        }
+        return {sums: run for sums, run in of_data.items() if _has_files(run, named)}
 
     def require_unambiguous(self, config: Experiment) -> None:
         """Check that runs with these data settings have the same checksums.
@@ -172,6 +168,12 @@ def _files_are_unchanged(run: Run) -> bool:
     """True if the data files of a run that exist on this machine have the recorded checksums; cached."""
     data = run.data()
     return data is None or not data.changed
+
+
+def _has_files(run: Run, named: Mapping[str, Any]) -> bool:
+    """True if a run has these names of files; folders that one of both lacks do not count, as of missing files."""
+    pairs = ((f"/{name}", f"/{run.settings.get(key, name)}") for key, name in named.items())
+    return all(name.endswith(recorded) or recorded.endswith(name) for name, recorded in pairs)
 
 
 def _key(task: str, values: Mapping[str, object]) -> str:
