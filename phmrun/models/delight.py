@@ -13,7 +13,6 @@ Source:         Mehta et al., "DeLighT: Deep and Light-weight Transformer", ICLR
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -190,9 +189,7 @@ class DeLighT(EncoderDecoder):
 
     options: ClassVar[type[TransformerOptions]] = TransformerOptions
 
-    def __init__(
-        self, options: TransformerOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: TransformerOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         source_size, target_size = sizes
         layer, embedding, output = (structures.get(place, {}) for place in ("layer", "embedding", "output"))

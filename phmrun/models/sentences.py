@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -149,12 +148,7 @@ class LSTMClassifier(nn.Module):
     options: ClassVar[type[LSTMClassifierOptions]] = LSTMClassifierOptions
 
     def __init__(
-        self,
-        options: LSTMClassifierOptions,
-        sizes: Sequence[int],
-        structures: Structures = MappingProxyType({}),
-        *,
-        sentences: int = 2,
+        self, options: LSTMClassifierOptions, sizes: Sequence[int], structures: Structures, *, sentences: int = 2
     ) -> None:
         super().__init__()
         vocabulary, classes = sizes

@@ -5,7 +5,6 @@ Shapes: ``batch`` sentences, ``source``/``target`` positions, ``width`` of the r
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -219,9 +218,7 @@ class Transformer(EncoderDecoder):
 
     options: ClassVar[type[TransformerOptions]] = TransformerOptions
 
-    def __init__(
-        self, options: TransformerOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: TransformerOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         source_size, target_size = sizes
         layer, embedding, output = (structures.get(place, {}) for place in ("layer", "embedding", "output"))

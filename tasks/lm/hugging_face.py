@@ -1,7 +1,6 @@
 """Causal language models of Hugging Face's transformers as networks of the task."""
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -49,9 +48,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
 
     options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
 
-    def __init__(
-        self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures) -> None:
         if options.path is None:
             shape = (options.width, options.inner, options.layers, options.heads)
             settings = fresh_settings(options.family, sizes[0], shape, dropout=options.dropout, tie=options.tie)

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import ClassVar, cast
 
 from torch import Tensor, nn
@@ -34,9 +33,7 @@ class LSTMLanguageModel(nn.Module):
 
     options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
 
-    def __init__(
-        self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         self.word_dropout, self.output_dropout = options.word_dropout, options.output_dropout
         tables = build_word_tables(options, sizes[0], structures, any_width=True)

@@ -5,7 +5,6 @@ Legend: ``batch`` texts, ``length`` new positions, ``memory`` positions before t
 
 import math
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
 import torch
@@ -144,9 +143,7 @@ class TransformerXL(nn.Module):
 
     options: ClassVar[type[LanguageModelOptions]] = LanguageModelOptions
 
-    def __init__(
-        self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         width, heads, head_width, dropout = options.width, options.heads, options.head_width, options.dropout
         self.width, self.memory, self.dropout = width, options.memory, dropout

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
@@ -95,9 +94,7 @@ class BiaffineParser(nn.Module):
     fixed: Tensor | None
     """Fixed vectors of words and rare words, ``[words + rare, fixed_width]``."""
 
-    def __init__(
-        self, options: ParserOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: ParserOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         words, tags, characters, labels, *rare = sizes
         layer, embedding, classifier = (structures.get(place, {}) for place in ("layer", "embedding", "output"))

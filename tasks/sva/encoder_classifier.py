@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -30,9 +29,7 @@ class EncoderClassifier(nn.Module):
 
     options: ClassVar[type[AgreementOptions]] = AgreementOptions
 
-    def __init__(
-        self, options: AgreementOptions, sizes: Sequence[int], structures: Structures = MappingProxyType({})
-    ) -> None:
+    def __init__(self, options: AgreementOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         vocabulary, classes = sizes
         layer, embedding, output = (structures.get(place, {}) for place in ("layer", "embedding", "output"))

@@ -9,9 +9,9 @@ from phmrun.config import Source, resolve, task_defaults
 from phmrun.engine.counting import count_network, count_parameters
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.errors import PhmrunError
-from phmrun.layers import Linear, options_of
+from phmrun.layers import Linear, build_structure, options_of
 from phmrun.layers.network import scope_of
-from phmrun.registry import OPTIMIZERS, STRUCTURES, TASKS
+from phmrun.registry import OPTIMIZERS, TASKS
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 FIXED = {
@@ -78,8 +78,7 @@ def test_counted_without_building_equals_built(name, options, tmp_path):
     assert counts["dense_total"] == sum(parameter.numel() for parameter in built.parameters())
     maps = [module for module in counts["modules"] if module["structure"]]
     assert {entry["structure"] for entry in maps} == {name}
-    count = STRUCTURES.get(name).count
-    assert all(entry["count"] == count(*entry["shape"], **options) for entry in maps)
+    assert all(entry["count"] == build_structure(name, *entry["shape"], **options).kept() for entry in maps)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS.names())

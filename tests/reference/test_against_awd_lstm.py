@@ -15,7 +15,7 @@ OPTIONS = {"network": "awd-lstm", "width": 6, "layers": 3, "hidden": 10, "maps":
 
 
 def build(**options):
-    return LSTMLanguageModel(LanguageModelOptions(**OPTIONS, **dict.fromkeys(NO_DROPOUT, 0.0), **options), (20,))
+    return LSTMLanguageModel(LanguageModelOptions(**OPTIONS, **dict.fromkeys(NO_DROPOUT, 0.0), **options), (20,), {})
 
 
 def test_losses_gradient_and_a_step_are_those_of_the_authors_code():

@@ -1,7 +1,6 @@
 """Classifiers of Hugging Face's transformers as networks of the tasks that classify sentences."""
 
 from collections.abc import Sequence
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -31,9 +30,7 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
         PhmrunError: The folder cannot be read, or sizes and structures do not match.
     """
 
-    def __init__(
-        self, options: Any, sizes: Sequence[int], structures: Structures = MappingProxyType({}), *, sentences: int = 1
-    ) -> None:
+    def __init__(self, options: Any, sizes: Sequence[int], structures: Structures, *, sentences: int) -> None:
         words, classes = sizes
         if options.path is None:
             shape = (options.width, options.feedforward, options.layers, options.heads)
