@@ -1,16 +1,14 @@
 """Errors of plug-ins: the plug-in's file and line, instead of a bug in phmrun."""
 
 import inspect
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from traceback import walk_tb
 from types import FunctionType
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.registry import OURS, PLUGIN, foreign_announcements, plugin_folders
+from phmrun.registry import OURS, foreign_announcements, is_plugin
 
 NEAR = 3
 """Number of innermost frames of phmrun whose objects are searched for a plug-in."""
@@ -64,7 +62,4 @@ def _is_plugin(module: str) -> bool:
     if package in (OURS, "torch"):
         return False
     announced = (by for names in foreign_announcements() for by in names if by.distribution != OURS)
-    if module.startswith(PLUGIN) or package in {by.point.value.partition(":")[0].partition(".")[0] for by in announced}:
-        return True
-    file = getattr(sys.modules.get(module), "__file__", None)
-    return bool(file) and Path(str(file)).absolute().parent in plugin_folders()
+    return package in {by.point.value.partition(":")[0].partition(".")[0] for by in announced} or is_plugin(module)

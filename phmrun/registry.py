@@ -305,6 +305,17 @@ def plugin_folders() -> set[Path]:
     return {path.absolute().parent for path in loaded_plugins()}
 
 
+def is_plugin(module: str) -> bool:
+    """True if an imported module is a plug-in file, or beside one."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    return bool(file) and Path(str(file)).absolute().parent in plugin_folders()
+
+
+def plugin_files() -> dict[str, Path]:
+    """Return the plug-in files that this process has imported, and modules beside them that they import, by name."""
+    return {plugin_name(path): path for file in loaded_plugins() for path in (file, *_imported_beside(file))}
+
+
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
     """Import plug-in files, and return the SHA-256 of each.
 

@@ -12,6 +12,7 @@ from tiny_experiments import write_agreement
 
 from phmrun import registry
 from phmrun.config import ConfigError, Source, resolve, run_id
+from phmrun.engine.code import changed_plugins
 from phmrun.errors import PhmrunError
 from phmrun.files import write_text
 from phmrun.registry import METRICS, TASKS, load_plugin, load_plugins, networks
@@ -169,9 +170,8 @@ def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):
     (tmp_path / "mine.py").write_text("import json\nfrom beside_mine import *\n")
     (tmp_path / "beside_mine.py").write_text("import deeper_mine\n")
     (tmp_path / "deeper_mine.py").write_text("from package_mine import part\n")
-    (tmp_path / "package_mine").mkdir()
-    (tmp_path / "package_mine" / "__init__.py").write_text("from .part import WIDTH\n")
-    (tmp_path / "package_mine" / "part.py").write_text("WIDTH = 4\n")
+    write_text(tmp_path / "package_mine" / "__init__.py", "from .part import WIDTH\n")
+    write_text(tmp_path / "package_mine" / "part.py", "WIDTH = 4\n")
     (tmp_path / "json.py").write_text("raise SystemExit('hides an installed module')\n")
     code = "import phmrun.registry as r, pathlib; print(*r.plugin_marks(r.load_plugins([pathlib.Path('../mine.py')])))"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd=tmp_path / "away")
@@ -185,6 +185,8 @@ def test_a_module_beside_a_plug_in_that_has_changed_is_not_used_as_it_was(tmp_pa
         write_text(tmp_path / "changed_mine.py", content)
         with pytest.raises(PhmrunError, match="has changed") if "8" in content else nullcontext():
             load_plugins([tmp_path / "plug_mine.py"])
+    write_text(tmp_path / "copies" / "changed_mine.py", "WIDTH = 4\n")
+    assert changed_plugins(tmp_path / "copies") == ["plugin changed_mine.py"]
 
 
 def test_two_plug_ins_of_one_name_are_an_error(tmp_path):

@@ -18,7 +18,7 @@ from phmrun.config import Experiment, LayerConfig, Section
 from phmrun.config.identity import subsections
 from phmrun.config.names import Registered
 from phmrun.errors import PhmrunError
-from phmrun.registry import EMBEDDINGS, METRICS, OURS, PLUGIN, STRUCTURES, TASKS, Registry, loaded_plugins, networks
+from phmrun.registry import EMBEDDINGS, METRICS, OURS, STRUCTURES, TASKS, Registry, is_plugin, networks, plugin_files
 
 EXTENDS = "extends"
 """Name of the mark with the id of the run that a run extends or adapts."""
@@ -65,9 +65,7 @@ def foreign_marks(config: Experiment) -> dict[str, str]:
 def _module(value: Any) -> str:
     """Return the module that defines a registered object; empty for phmrun's own and for those of plug-in files."""
     name = str(getattr(getattr(value, "build", value), "__module__", OURS))
-    file = getattr(sys.modules.get(name), "__file__", None)
-    beside = file and Path(file).absolute().parent in {path.absolute().parent for path in loaded_plugins()}
-    return "" if name.partition(".")[0] == OURS or name.startswith(PLUGIN) or beside else name
+    return "" if name.partition(".")[0] == OURS or is_plugin(name) else name
 
 
 def _source_checksum(value: Any) -> str:
@@ -87,8 +85,8 @@ def _source_checksum(value: Any) -> str:
 
 def changed_plugins(folder: Path) -> list[str]:
     """Return the loaded plug-in files, as "plugin NAME", whose code differs from a file of that name in a folder."""
-    copies = [(path, folder / path.name) for path in loaded_plugins()]
-    return [f"plugin {p.name}" for p, copy in copies if copy.is_file() and syntax_tree(p) != syntax_tree(copy)]
+    copies = [(name, path, folder / name) for name, path in plugin_files().items()]
+    return [f"plugin {name}" for name, p, copy in copies if copy.is_file() and syntax_tree(p) != syntax_tree(copy)]
 
 
 def _names(section: Section) -> Iterator[tuple[Registry, str]]:
