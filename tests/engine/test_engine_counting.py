@@ -10,7 +10,6 @@ from phmrun.engine.counting import count_network, count_parameters
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, build_structure, options_of
-from phmrun.layers.network import scope_of
 from phmrun.registry import OPTIMIZERS, TASKS
 from phmrun.tasks.nmt.config import TranslationExperiment
 
@@ -93,17 +92,3 @@ def test_the_optimizers_numbers_are_those_that_it_keeps(name):
     kept = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
     numbers = sum(value.numel() for value in kept if value.dim() == 2)
     assert count_network(network, name)["memory"]["optimizer"] == 4 * numbers
-
-
-@pytest.mark.parametrize(
-    ("name", "scope"),
-    [
-        ("encoder.0.attention.block.output.structure", "encoder"),
-        ("encoder_norm", "encoder"),
-        ("source_embedding.structure", "embedding"),
-        ("target_embedding", "embedding"),
-        ("output", "output"),
-    ],
-)
-def test_scope_of_a_parameter_by_its_name(name, scope):
-    assert scope_of(name) == scope

@@ -1,22 +1,17 @@
 """A whole experiment through the Python interface: plans, limits, failures, restarts and extensions."""
 
 import os
-import shutil
-from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from tiny_experiments import configured, everywhere, run_experiment, run_of, snapshot, write_corpus
 
-from phmrun.engine import experiment
 from phmrun.engine.data import contents
-from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import dry_run
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
-from phmrun.ledger.listing import list_runs
 
 
 def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
@@ -58,47 +53,6 @@ def test_restart_begins_anew(tmp_path):
     assert [run.id for run in asked] == [first.id]
     assert not (again.path / "note.txt").exists()
     assert [row["val/loss"] for row in again.history.read() if "val/loss" in row] == kept
-
-
-def relative(task, home, corpus, monkeypatch):
-    """The config of a small experiment whose data are named from the folder ``home``, which becomes the working one."""
-    home.mkdir(exist_ok=True)
-    monkeypatch.chdir(home)
-    return configured(task, Path(corpus))
-
-
-@pytest.mark.parametrize("task", ["lm"])
-def test_a_run_goes_on_in_another_folder_and_with_moved_data(task, tmp_path, monkeypatch):
-    config = relative(task, tmp_path / "one", "corpus", monkeypatch)
-    with monkeypatch.context() as patched:
-        patched.setattr(experiment, "evaluate_run", _no_longer)
-        with pytest.raises(PhmrunError, match="no longer"):
-            run_experiment(config, tmp_path / "runs")
-    (run,) = (Run(summary.path) for summary in list_runs(tmp_path / "runs"))
-    assert run.status.state is State.INTERRUPTED
-    assert run.status.reason == "trained, but not scored: the data are no longer there"
-    assert run.status.step == 10
-
-    trained = run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns
-    shutil.rmtree(tmp_path / "one" / "corpus")
-    moved = relative(task, tmp_path / "other", "text", monkeypatch)
-    result = run_experiment(moved, tmp_path / "runs")
-    assert (result.run_id, result.state) == (run.id, State.DONE)
-    assert run.checkpoints.joinpath("last.ckpt").stat().st_mtime_ns == trained
-
-    monkeypatch.chdir(tmp_path)
-    assert evaluate_run(open_run(run)).keys() <= run.metrics().keys()
-    shutil.move(tmp_path / "other" / "text", tmp_path / "text")
-    with pytest.raises(PhmrunError) as lost:
-        evaluate_run(open_run(run))
-    assert lost.value.code is ExitCode.DATA
-    assert "phmrun train" in str(lost.value)
-    assert run_experiment(configured(task, Path("text")), tmp_path / "runs").run_id == run.id  # as it says
-    evaluate_run(open_run(run))
-
-
-def _no_longer(*_, **__):
-    raise PhmrunError("the data are no longer there", code=ExitCode.DATA)
 
 
 def test_extending_a_run(tmp_path):
@@ -220,18 +174,10 @@ def test_sizes_that_do_not_fit_leave_nothing_behind(override, words, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda corpus: (corpus / "train.bb").unlink(), "does not exist"),
-        (lambda corpus: (corpus / "train.bb").write_text("x1\n"), "train"),
-        (lambda corpus: (corpus / "dev.aa").write_bytes(b"\xff\xfe\n" * 24), "UTF-8"),
-    ],
-)
-def test_malformed_data_leave_nothing_behind(damage, words, tmp_path):
+def test_malformed_data_leave_nothing_behind(tmp_path):
     config = configured("nmt", tmp_path / "corpus")
-    damage(tmp_path / "corpus")
-    with pytest.raises(PhmrunError, match=words) as caught:
+    (tmp_path / "corpus" / "train.bb").write_text("x1\n")
+    with pytest.raises(PhmrunError, match="train") as caught:
         run_experiment(config, tmp_path / "runs")
     assert caught.value.code is ExitCode.DATA
     assert not (tmp_path / "runs").exists()

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -100,19 +98,6 @@ def test_scores_carry_signatures(finished):
         r["val/loss"] for r in rows if r["step"] == best and "val/loss" in r
     ]
     assert finished[2].metrics == {name: score for name, score in metrics.items() if name.startswith("test/")}
-
-
-def test_bleu_equals_sacrebleus_own_command_line(finished):
-    directory, _, result = finished
-    run = run_of(result)
-    predictions = run.predictions / "test.txt"
-    assert len(predictions.read_text().splitlines()) == 12
-    for metric, name in (("bleu", "test/bleu"), ("chrf", "test/chrf")):
-        command = [sys.executable, "-m", "sacrebleu", str(directory / "corpus" / "test.bb"), "-i", str(predictions)]
-        output = subprocess.run(
-            [*command, "-m", metric, "-b", "-w", "12"], capture_output=True, text=True, check=True
-        ).stdout
-        assert float(output) == pytest.approx(run.metrics()[name]["value"], abs=1e-9)
 
 
 def test_the_same_call_again_changes_nothing(finished, caplog):

@@ -6,7 +6,7 @@ from built_networks import built
 from tiny_experiments import configured, write_corpus
 from torch.nn import functional as F
 from torch.optim import SGD
-from toy import ToyData, ToyModule
+from toy import ToyData
 
 from phmrun.config import HardwareConfig, TrainingConfig
 from phmrun.engine.fit import build_trainer, run_trainer
@@ -117,23 +117,6 @@ def test_the_validation_loss_is_the_mean_over_tokens_without_smoothing(corpus, p
     assert module.network.training is training
     module.eval()
     assert value == pytest.approx(float(one_big_batch(module, data.validation_batches(), 0.0).detach()), rel=1e-6)
-
-
-def test_learning_rates_follow_the_schedule_from_step_one(tmp_path):
-    rates = []
-    module = ToyModule()
-
-    def watch(trainer, *_):
-        rates.append(trainer.optimizers[0].param_groups[0]["lr"])
-
-    from pytorch_lightning.callbacks import LambdaCallback
-    from toy import ToyData
-
-    callback = LambdaCallback(on_before_optimizer_step=watch)
-    training = TrainingConfig.model_validate({"max_steps": 4, "accumulate": 2})
-    trainer = build_trainer(training, HardwareConfig(accelerator="cpu"), [callback], tmp_path, 4)
-    run_trainer(trainer, module, ToyData(accumulate=2), None)
-    assert rates == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4])
 
 
 def test_bf16_clips_the_gradients_of_the_fused_optimizer(tmp_path):

@@ -30,9 +30,11 @@ def test_a_run_is_continued_and_scored_from_another_folder(tmp_path, monkeypatch
     monkeypatch.chdir(away)
     (path,) = runs.iterdir()
     assert recorded_run(path).state == "interrupted"
+    trained = (path / "checkpoints" / "last.ckpt").stat().st_mtime_ns
     shutil.move(home / "corpus", away / "moved")
     result = run_experiment(configured("sva", Path("moved"), SHORT), runs)
     assert (result.state, result.run_dir) == (State.DONE, path)
+    assert (path / "checkpoints" / "last.ckpt").stat().st_mtime_ns == trained
     run = run_of(result)
     assert load_run_config(run.config_path).data.test == away / "moved" / "test.tsv"
     assert run.data().splits["test"].files[0].path == str(away / "moved" / "test.tsv")
@@ -41,6 +43,10 @@ def test_a_run_is_continued_and_scored_from_another_folder(tmp_path, monkeypatch
     assert evaluate_run(open_run(run))["test/accuracy"] == first
     assert f"data:{run.data().splits['test'].mark}" in first["signature"].split("|")
     _another_file_makes_another_score(run, away / "moved", first)
+    shutil.move(away / "moved", tmp_path / "text")
+    (tmp_path / "text" / "kept.tsv").rename(tmp_path / "text" / "test.tsv")
+    assert run_experiment(configured("sva", Path("text"), SHORT), runs).run_id == run.id  # as the hint says
+    assert evaluate_run(open_run(run))["test/accuracy"] == first
 
 
 def _another_file_makes_another_score(run, corpus, first):
@@ -49,7 +55,9 @@ def _another_file_makes_another_score(run, corpus, first):
     shutil.move(corpus / "test.tsv", kept)
     with pytest.raises(PhmrunError, match="does not exist") as caught:
         evaluate_run(open_run(run))
+    assert caught.value.code is ExitCode.DATA
     assert "--test FILE" in caught.value.hint
+    assert "phmrun train" in caught.value.hint
     assert evaluate_run(open_run(run), files=[kept])["test/accuracy"] == first
     shutil.copy(corpus / "dev.tsv", corpus / "test.tsv")
     lines = (corpus / "dev.tsv").read_text().splitlines(keepends=True)[:7]

@@ -143,14 +143,11 @@ def test_steps_fall_after_each_milestone():
     assert [rate(step) for step in (1, 15, 16, 18, 19)] == pytest.approx([20, 20, 2, 2, 0.2])
 
 
-def test_cosine_falls_to_its_floor():
-    rate = build_schedule(name="cosine", warmup=10, lr=2.0, total=110, floor=0.1)
-    assert [rate(step) for step in (5, 10, 60, 110, 200)] == pytest.approx([1.0, 2.0, 1.1, 0.2, 0.2])
-
-
-def test_a_line_falls_to_its_floor():
-    rate = build_schedule(name="linear", warmup=10, lr=2.0, total=110, floor=0.1)
-    assert [rate(step) for step in (5, 10, 60, 110, 200)] == pytest.approx([1.0, 2.0, 1.1, 0.2, 0.2])
+@pytest.mark.parametrize(("name", "quarter"), [("cosine", 2 * (0.1 + 0.45 * (1 + 0.5**0.5))), ("linear", 1.55)])
+def test_a_rate_falls_to_its_floor(name, quarter):
+    rate = build_schedule(name=name, warmup=10, lr=2.0, total=110, floor=0.1)
+    expected = [1.0, 2.0, quarter, 1.1, 0.2, 0.2]
+    assert [rate(step) for step in (5, 10, 35, 60, 110, 200)] == pytest.approx(expected)
 
 
 def test_the_config_names_all_optimizers():

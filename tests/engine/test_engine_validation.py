@@ -17,7 +17,8 @@ from phmrun.metrics.items import read_losses
 
 
 def test_the_best_weights_are_kept(tmp_path):
-    toy = train_toy(tmp_path, ToyModule(validations=[3.0, 1.0, 2.0]), max_steps=6, validate_every=2)
+    module = ToyModule(validations=[3.0, 1.0, 2.0])
+    toy = train_toy(tmp_path, module, max_steps=6, validate_every=2, accumulate=2)
     best = load_checkpoint(tmp_path / "best.ckpt")
     assert (best["global_step"], toy.fitted.best_step) == (4, 4)
     # Every step subtracts rate · (units / window units) = 1/step from the weight.
