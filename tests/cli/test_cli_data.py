@@ -32,11 +32,6 @@ def fill(data):
         path.write_text("not the real content")
 
 
-def marks(*arguments):
-    """State of each dataset in ``data list``: complete, incomplete or missing."""
-    return {line.split()[1]: line[0] for line in run("list", *arguments).splitlines() if line[0] in "✓◐–"}
-
-
 def test_info_tells_everything(data):
     printed = run("info", "multi30k")
     for part in ("non-commercial", "@inproceedings{elliott", "github.com/multi30k", "train.en.gz", "missing"):

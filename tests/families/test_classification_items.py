@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.items import Item, LeftOut, divided, prepare_items
 from phmrun.text.vocabulary import UNK, spaced
@@ -72,16 +71,6 @@ def test_statistics_are_those_of_a_count_by_hand(prepare):
     assert train["second"]["tokens"] == sum(item.sentences[1].count("c") for item in kept)
     assert statistics["splits"]["dev"]["first"]["unknown_rate"] == 1 / 4
     assert json.loads((prepared.path / "statistics.json").read_text()) == statistics
-
-
-def test_a_fault_leaves_nothing_behind(prepare, tmp_path):
-    def faulty():
-        yield TRAIN[0]
-        raise PhmrunError("bad line", where="file:2", code=ExitCode.DATA)
-
-    with pytest.raises(PhmrunError, match="bad line"):
-        prepare(faulty)
-    assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("cut", [True, False])

@@ -9,7 +9,7 @@ from tiny_experiments import write_corpus
 
 from phmrun.config import Source, resolve, task_defaults
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.families.sequence_to_sequence.data import ParallelCorpus, build_parallel_data, corpus, own_files
+from phmrun.families.sequence_to_sequence.data import build_parallel_data, corpus, own_files
 from phmrun.layers import options_of
 from phmrun.tasks.nmt.config import TranslationExperiment
 
@@ -117,15 +117,3 @@ def test_a_real_dataset_where_it_is_at_hand(tmp_path):
     assert {"train", "dev", "test"} <= actual.files.keys()
     assert all(path.is_file() for pair in actual.files.values() for path in pair)
     assert actual.fingerprints
-
-
-def test_the_builtin_corpus_is_the_task_s(directory, tmp_path):
-    created = ParallelCorpus({"train": (directory / "train.aa", directory / "train.bb")}, {"builtin": "1"})
-    asked = []
-
-    def builtin(data, cache):
-        asked.append((data.source, cache))
-        return created
-
-    assert corpus(config_of(name="builtin").data, tmp_path, builtin) is created
-    assert asked == [("aa", tmp_path)]

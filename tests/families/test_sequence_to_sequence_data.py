@@ -77,15 +77,6 @@ def test_an_epoch_holds_every_pair_once(corpus, prepared_corpora):
     assert all(batch.window_units == batch.units for batch in batches)
 
 
-@pytest.mark.parametrize("accumulate", [2, 3])
-def test_all_batches_of_a_window_know_its_units(corpus, prepared_corpora, accumulate):
-    data = data_of(corpus, prepared_corpora, accumulate=accumulate)
-    batches = stream_of(data, 4 * accumulate)
-    for begin in range(0, len(batches), accumulate):
-        window = batches[begin : begin + accumulate]
-        assert {batch.window_units for batch in window} == {sum(batch.units for batch in window)}
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_it_starts_where_a_step_begins_and_draws_nothing(corpus, prepared_corpora, workers):
     data = data_of(corpus, prepared_corpora, accumulate=2)

@@ -9,10 +9,6 @@ from phmrun.errors import ExitCode, PhmrunError
 FAULTS = {"empty": b"", "NUL": b"a\0b\n", "UTF-8": b"\xff\n", "blank": b"\n\n", "compressed": b"\xfd7zXZ\0\n"}
 
 
-def read(config):
-    prepare(config, build_data(config))
-
-
 @pytest.mark.parametrize("task", SETTINGS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_faulty_test_file_is_refused_before_training(task, fault, tmp_path):
@@ -21,6 +17,6 @@ def test_a_faulty_test_file_is_refused_before_training(task, fault, tmp_path):
     (path, *_) = data.sources("test")
     path.write_bytes(FAULTS[fault])
     with pytest.raises(PhmrunError) as caught:
-        read(config)
+        prepare(config, build_data(config))
     assert caught.value.code is ExitCode.DATA
     assert str(path) in f"{caught.value.where} {caught.value.what}"
