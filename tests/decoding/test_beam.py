@@ -80,21 +80,6 @@ def test_the_batch_does_not_matter(levels):
     assert [together[i] for i in order] == shuffled
 
 
-def test_a_hypothesis_has_the_probability_that_the_model_gives_it():
-    """Fails if tokens, parents and the decoder's state ever part."""
-    decoder = TableDecoder(40, 3, ending=2.0)
-    sources = sources_of(20)
-    actual = run(decoder, sources, beam=5, alpha=0.6, limits=[12] * 20, nbest=5)
-    for source, hypotheses in zip(sources, actual, strict=True):
-        for hypothesis in hypotheses:
-            assert not {PAD, BOS, EOS} & set(hypothesis.tokens)
-            assert len(hypothesis.tokens) < 12
-            assert hypothesis.log_prob == pytest.approx(log_prob_of(decoder, source, hypothesis.tokens))
-            assert hypothesis.score == pytest.approx(hypothesis.log_prob / penalty(len(hypothesis.tokens) + 1, 0.6))
-    assert decoder.selects > 0
-    assert decoder.reorders > 0
-
-
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
 def test_greedy_is_the_chain_of_best_tokens_and_a_beam_of_one(alpha):
     for seed in range(20):

@@ -71,10 +71,14 @@ def dead_lock(path: Path, **changes: object) -> None:
     path.write_text(json.dumps({**record, **changes}))
 
 
-def test_living_holder_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_living_holder_is_named_even_if_it_is_stopped(tmp_path: Path, stopped: bool) -> None:
     process = start(HOLD, str(tmp_path / "lock"))
     try:
         assert said(process) == "held"
+        if stopped:
+            process.send_signal(signal.SIGSTOP)
+            os.utime(tmp_path / "lock", (0, 0))
         with pytest.raises(PhmrunError) as refused:
             Lock(tmp_path / "lock", "the run x").acquire()
         assert refused.value.code == ExitCode.USAGE
@@ -98,19 +102,6 @@ def test_killed_holder_is_replaced(tmp_path: Path, reaped: bool) -> None:
         assert [path.name for path in tmp_path.iterdir()] == ["lock"]
     process.wait()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_stopped_process_still_holds(tmp_path: Path) -> None:
-    process = start(HOLD, str(tmp_path / "lock"))
-    try:
-        assert said(process) == "held"
-        process.send_signal(signal.SIGSTOP)
-        os.utime(tmp_path / "lock", (0, 0))
-        with pytest.raises(PhmrunError):
-            Lock(tmp_path / "lock", "the run x").acquire()
-    finally:
-        process.kill()
-        process.wait()
 
 
 FOREIGN = pytest.mark.parametrize("foreign", [{"host": "elsewhere"}, {"space": "pid:[1]"}], ids=["host", "container"])

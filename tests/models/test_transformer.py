@@ -116,22 +116,6 @@ def test_hidden_vectors_equal_torchs(norm, maps, attention_bias, name, options):
     torch.testing.assert_close(network(SOURCE, mask, TARGET), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_padding_changes_nothing():
-    network = build()
-    padded = network(SOURCE, padding_mask(SOURCE, PAD), TARGET)
-    alone = network(SOURCE[1:, :3], None, TARGET[1:, :2])
-    torch.testing.assert_close(padded[1:, :2], alone)
-
-
-def test_the_future_is_hidden():
-    network = build()
-    changed = TARGET.clone()
-    changed[:, 2] = 20
-    before, after = (network(SOURCE, padding_mask(SOURCE, PAD), target) for target in (TARGET, changed))
-    assert torch.equal(before[:, :2], after[:, :2])
-    assert not torch.equal(before[:, 2], after[:, 2])
-
-
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("decoder", 2), ("none", 3)])
 def test_tied_tables_are_one_structure(tie, tables):
     output = {"output": {"structure": "phm", "n": 4}} if tie == "none" else {}

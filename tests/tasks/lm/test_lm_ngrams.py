@@ -50,12 +50,3 @@ def test_beside_the_definition(order, seed, size):
         -np.log(plain.probability(text[end], text[end - order + 1 : end], order)) for end in range(order - 1, len(text))
     ]
     np.testing.assert_allclose(model.surprisal(test), expected, rtol=1e-9)
-
-
-def test_the_words_after_a_history_add_up_to_one():
-    draw = np.random.default_rng(2)
-    train = draw.geometric(0.3, 200).clip(0, 6)
-    model = KneserNey(train, 8, order=3)
-    for history in ([1, 1], [2, 5], [7, 7], [1, 7]):
-        total = sum(np.exp(-model.surprisal(np.array([*history, word]))[-1]) for word in range(8))
-        assert total == pytest.approx(1.0)
