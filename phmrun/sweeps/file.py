@@ -246,12 +246,12 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
     if not path.is_file():
         return file  # a packaged file
     folder = path.parent
-    place = {"directory": str((folder / file.base.get("directory", "")).absolute())} if file.task == "script" else {}
+    place = (folder / (file.base.get("directory") or "")).absolute()
     resolved = {
         "config": [_beside(name, folder) for name in file.config],
         "plugins": [_beside(name, folder) for name in file.plugins],
         "table": file.table and _beside(file.table, folder),
-        "base": _with_data(file.base, folder) | place,
+        "base": _with_data(file.base, folder) | ({"directory": str(place)} if file.task == "script" else {}),
         "include": [_with_data(settings, folder) for settings in file.include],
         "grid": {key: [_with_data({key: value}, folder)[key] for value in values] for key, values in file.grid.items()},
     }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, OptimizerConfig, Section, Unhashed
 from phmrun.config.sections import Clock, MapConfig
@@ -81,8 +81,10 @@ class ScriptExperiment(Experiment):
     """
     inputs: Annotated[tuple[str, ...], Unhashed()] = ()
     """Files that the script reads, itself among them; their checksums are part of the run id."""
-    directory: Annotated[Path, AfterValidator(Path.absolute), Unhashed()] = Field(Path(), validate_default=True)
-    """Working directory; by default the current folder, and in a sweep the folder of its file."""
+    directory: Annotated[
+        Path, BeforeValidator(lambda folder: folder or ""), AfterValidator(Path.absolute), Unhashed()
+    ] = Field(Path(), validate_default=True)
+    """Working directory; null: the current folder, in a sweep the folder of its file."""
     settings: Settings = Settings()
     """Settings of the script, by any key."""
 
