@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from phmrun.checksums import checksum_once, stamp_of
 from phmrun.config import Experiment, decoding_section
 from phmrun.config.sections import NO_DATA
 from phmrun.engine.data import DataModule
@@ -78,7 +79,7 @@ def evaluate_run(
     with trained.kernels(run.environment() or [{}]).applied():
         evaluation = predictor.evaluate(data, split)
     note_coverage(predictor, split)
-    name = "-".join([title, *_deviations(decoding or {}, config, checkpoint, average)])
+    name = "-".join([title, *_deviations(decoding or {}, run, config, checkpoint, average)])
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {
         "value": evaluation.items / evaluation.seconds,
@@ -202,13 +203,13 @@ def _pairs(trained: TrainedModel, name: str) -> tuple[Any, str, str, str]:
 
 
 def _deviations(
-    decoding: Mapping[str, Any], config: Experiment, checkpoint: str | None, average: int | None
+    decoding: Mapping[str, Any], run: Run, config: Experiment, checkpoint: str | None, average: int | None
 ) -> list[str]:
     """Return an evaluation's settings that differ from the config's, for names.
 
     An example is ``["beam1", "average5"]``. Changed keys of the decoding come first, in sorted order; texts as
-    "key-value". Keys that are not part of run ids are left out. A checkpoint is always named, by its stem; ``average``
-    only if it is not the config's.
+    "key-value". Keys that are not part of run ids are left out. A checkpoint is always named, by its stem, a file of
+    another folder with digits of its checksum; ``average`` only if it is not the config's.
     """
     usual = decoding_section(config)
     parts = [
@@ -217,7 +218,9 @@ def _deviations(
         if value != getattr(usual, name) and is_hashed(type(usual), name)
     ]
     if checkpoint is not None:
-        parts.append(Path(checkpoint).stem)
+        path = Path(checkpoint)
+        inside = checkpoint in ("best", "last") or path.resolve().is_relative_to(run.path.resolve())
+        parts.append(path.stem if inside else f"{path.stem}-{checksum_once(stamp_of(path))[:8]}")
     if average is not None and average != config.training.average:
         parts.append(f"average{average}")
     return parts

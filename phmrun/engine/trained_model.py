@@ -130,17 +130,19 @@ class TrainedModel:
             checkpoint: "best", "last" or a file. Default: the mean of the config's ``training.average`` last
                 checkpoints, or the best checkpoint (the last one without a validation) if that is 0. A short training
                 has fewer to average, or only its last checkpoint.
-            average: Number of last checkpoints to average, before ``checkpoint``; 0: none. Default: the config's, if
-                ``checkpoint`` is not set either.
+            average: Number of last checkpoints to average; 0: none. Default: the config's, if ``checkpoint`` is not
+                set either.
 
         Returns:
             Name of the weights for a score's signature: file and step ("best@4000"), or "average" and the number of
             checkpoints ("average5"). An unknown step is "?".
 
         Raises:
-            PhmrunError: The run keeps fewer checkpoints than ``average`` (exit 2), or a checkpoint is missing, damaged,
-                or of another network (exit 3).
+            PhmrunError: The run keeps fewer checkpoints than ``average``, or ``checkpoint`` is set beside it (exit 2).
+                Or a checkpoint is missing, damaged, or of another network (exit 3).
         """
+        if average and checkpoint:
+            raise PhmrunError("one checkpoint and the mean of several exclude each other", where="--average")
         usual = average is None and checkpoint is None
         count = self.config.training.average if usual else average or 0
         if count:

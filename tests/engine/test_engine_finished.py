@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 
 import pytest
 import torch
@@ -113,7 +114,7 @@ def test_the_same_call_again_changes_nothing(finished, caplog):
     assert "is done" in caplog.text
 
 
-def test_scoring_with_other_settings_goes_under_another_name(finished):
+def test_scoring_with_other_settings_goes_under_another_name(finished, tmp_path):
     run = run_of(finished[2])
     before = run.metrics()
     greedy = evaluate_run(open_run(run), decoding={"beam": 1, "sentence_bleu": True}, checkpoint="last", device="cpu")
@@ -123,6 +124,11 @@ def test_scoring_with_other_settings_goes_under_another_name(finished):
     assert (run.predictions / "test-beam1-last.txt").is_file()
     dev = evaluate_run(open_run(run), split="dev", average=3, decoding={"application": "factored"})
     assert {name.partition("/")[0] for name in dev} == {"dev-application-factored-average3"}
+    foreign = shutil.copy(run.checkpoints / "last.ckpt", tmp_path)
+    other = evaluate_run(open_run(run), decoding={"beam": 1}, checkpoint=str(foreign))
+    assert {name.partition("/")[0].rpartition("-")[0] for name in other} == {"test-beam1-last"}
+    with pytest.raises(PhmrunError, match="exclude each other"):
+        evaluate_run(open_run(run), checkpoint="best", average=3)
     after = run.metrics()
     assert {name: after[name] for name in before} == before
     assert after["dev-application-factored-average3/bleu"]["n"] == 24
