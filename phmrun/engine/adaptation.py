@@ -43,17 +43,25 @@ def check_adaptation(config: Experiment) -> None:
     """Check that layers and base run of a config fit.
 
     A base run needs a layer that updates its weights. A layer with the option ``base=frozen`` needs a base run,
-    or the folder of a model (``model.path``).
+    or the folder of a model (``model.path``). All other maps of such a folder are dense, and ``maps`` has no updates.
 
     Raises:
-        PhmrunError: (exit 2) One of these is missing; files are not looked up.
+        PhmrunError: (exit 2) One of these is missing, or an update is beside other maps; files are not looked up.
     """
     layers = list(adapter_layers(config))
     if config.adapts and not layers:
         what = "a base run is named, but no layer updates its weights"
         raise PhmrunError(what, where="adapts", hint="Use --layer added, or leave adapts out.")
     frozen = [layer for layer in layers if STRUCTURES.get(layer.structure).updates(**layer.options)]
-    if frozen and not config.adapts and getattr(config.model, "path", None) is None:
+    if getattr(config.model, "path", None) is not None:
+        if (frozen and config.maps) or any(layer for entry in config.maps for layer in adapter_layers(entry)):
+            hint = "model.only chooses the maps that are updated."
+            raise PhmrunError("updates of a folder (added) do not go with single maps", where="maps", hint=hint)
+        parts = {name: getattr(config, name).structure for name in ("layer", "embedding", "output")}
+        if frozen and (other := next((name for name in parts if parts[name] not in ("dense", "added")), None)):
+            what = f"beside updates of a folder (added), its matrices stay: {parts[other]!r} would not be trained"
+            raise PhmrunError(what, where=f"{other}.structure", valid=("dense", "added"))
+    elif frozen and not config.adapts:
         raise PhmrunError(
             f"the layer {frozen[0].structure!r} with base=frozen updates the weights of a run, and none is named",
             where="layer.base",

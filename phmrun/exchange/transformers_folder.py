@@ -145,13 +145,15 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
     parts = {name.partition(".")[0] for name, _ in network.named_parameters()} - {network.base_model_prefix}
     head = sorted(parts) if is_classifier(network) else []
+    trained = [place for place, weight in network.named_parameters() if weight.requires_grad]
+    pooler = f"{network.base_model_prefix}.pooler"  # trained if the folder has none
+    head += [pooler] if any(place.startswith(f"{pooler}.") for place in trained) else []
     kept = tuple(f"{part}." for part in (*(update.name for update in updates), *head))
-    trained = (place for place, weight in network.named_parameters() if weight.requires_grad)
     if rest := [place for place in trained if not place.startswith(kept)]:
         what = f"{rest[0]} is trained, too; an adapter of peft holds updates of linear maps alone"
         raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
     for place, weight in network.named_parameters():
-        if place.partition(".")[0] in head:
+        if place.startswith(tuple(f"{part}." for part in head)):
             tensors[f"base_model.model.{place}"] = weight.detach().contiguous()
     ranks = {update.name: update.down.shape[0] for update in updates}
     usual = max(ranks.values())

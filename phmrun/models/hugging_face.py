@@ -35,7 +35,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "bert": _USUAL,
 }
 """Names that a kind of network has for its width, inner width, number of blocks, heads and positions."""
-DROPOUTS = ("resid_pdrop", "embd_pdrop", "hidden_dropout_prob")
+DROPOUTS = ("dropout", "dropout_prob", "dropout_rate", "pdrop")
+"""Ends of the names of dropouts in a configuration."""
 POSITIONS = 2048
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
 """Roles of special tokens."""
@@ -84,24 +85,38 @@ def folder_files(folder: Path) -> list[Path]:
     return sorted({path for name in names for path in folder.glob(name) if path.is_file()})
 
 
-def read_settings(folder: Path) -> Any:
+def set_dropout(settings: Any, share: float) -> None:
+    """Set all dropouts of a configuration of transformers, that of attention weights included, in place."""
+    for name, value in settings.to_dict().items():
+        if name.endswith(DROPOUTS) and type(value) in (int, float):
+            setattr(settings, name, share)
+
+
+def read_settings(folder: Path, dropout: float | None = None) -> Any:
     """Return the configuration of transformers that a folder holds.
+
+    Args:
+        folder: Folder of the model.
+        dropout: Share of units and attention weights dropped; None: the folder's.
 
     Raises:
         PhmrunError: (exit 3) It is missing, damaged, or needs code of the folder's own.
     """
     weights, package = weight_file(folder), transformers()
+    kind = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {}
     with _readable(folder):
-        if weights.suffix == ".gguf":
-            return package.AutoConfig.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
-        with intact("the model's settings are", folder / "config.json"):
-            content = json.loads(read_text(folder / "config.json"))
-            if not isinstance(content, dict):
-                raise ValueError("no object")
-        if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
-            what = "the model needs code of its own folder, which is never run"
-            raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
-        return package.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        if not kind:
+            with intact("the model's settings are", folder / "config.json"):
+                content = json.loads(read_text(folder / "config.json"))
+                if not isinstance(content, dict):
+                    raise ValueError("no object")
+            if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
+                what = "the model needs code of its own folder, which is never run"
+                raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+        settings = package.AutoConfig.from_pretrained(folder, trust_remote_code=False, **kind)
+    if dropout is not None:
+        set_dropout(settings, dropout)
+    return settings
 
 
 def fresh_settings(
@@ -113,7 +128,7 @@ def fresh_settings(
         family: A name in :data:`FAMILIES`.
         vocabulary: Rows of the embedding.
         sizes: Width, inner width, number of blocks, and heads.
-        dropout: Share of the units dropped, where the network has such dropout.
+        dropout: Share of units and attention weights dropped, if the network has such dropout.
         tie: True to share the embedding with the output.
 
     Raises:
@@ -127,11 +142,11 @@ def fresh_settings(
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
     kind = transformers().CONFIG_MAPPING[family]
     values = {**dict(zip(FAMILIES[family], (*sizes, POSITIONS), strict=True)), **ids, "tie_word_embeddings": tie}
-    blank = kind()
-    drops = {name: dropout for name in DROPOUTS if hasattr(blank, name)}
     if family == "qwen3":
         values |= {"num_key_value_heads": heads, "head_dim": width // heads}
-    return kind(vocab_size=vocabulary, **values, **drops)
+    settings = kind(vocab_size=vocabulary, **values)
+    set_dropout(settings, dropout)
+    return settings
 
 
 @contextlib.contextmanager
@@ -155,7 +170,8 @@ def _readable(folder: Path) -> Iterator[None]:
 def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> nn.Module:
     """Read a network of transformers with its weights, in float32.
 
-    A classifier that the folder lacks, or has for another number of classes, is drawn from torch's generator.
+    A classifier or pooler that the folder lacks, or has for another number of classes, is drawn from torch's generator;
+    the network's attribute ``drawn`` names its weights.
 
     Args:
         folder: Folder of the model; it may come from an untrusted source.
@@ -183,6 +199,7 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         for name in ("quantization_config", "_pre_quantization_dtype"):
             if hasattr(model.config, name):
                 delattr(model.config, name)
+    model.drawn = absent
     built: nn.Module = model.train()
     return built
 
@@ -204,7 +221,7 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
 
     ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens or
     classes. A tied output has the embedding's structure. With a structure that updates frozen matrices, everything else
-    is frozen, except a classifier.
+    is frozen, except a classifier and weights that were drawn.
 
     Args:
         model: Network of transformers.
@@ -242,7 +259,8 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         for name, deviation in deviations.items():  # as the matrices that transformers has drawn
             model.get_submodule(f"{name}.structure").reset_parameters(deviation)  # type: ignore[operator]
     if is_classifier(model):
-        for name in (name for name, scope in ends_of(model).items() if scope == "output"):
+        absent = [name.rpartition(".")[0] for name in getattr(model, "drawn", ())]
+        for name in [*absent, *(name for name, scope in ends_of(model).items() if scope == "output")]:
             model.get_submodule(name).requires_grad_(True)
     if converted:
         attach_report(model, converted, before)
@@ -325,22 +343,14 @@ class HuggingFaceNetwork(nn.Module):
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
 
         Maps that have got another structure since (a run's ``maps``) are fitted to the folder's matrices.
-
-        Raises:
-            PhmrunError: (exit 2) There are such maps, and updates of frozen matrices, which are read from the folder.
         """
-        if self.folder is None:
+        if self.folder is None or self.has_frozen:
             return
         others = {
             name: part
             for name, part in structures_of(self.model).items()
             if (part.name, part.options) != self.recipes.get(name) and ".structure." not in name
         }
-        if others and (self.has_frozen or any(part.adapter for part in others.values())):
-            hint = "model.only chooses the maps that are updated."
-            raise PhmrunError("updates of a folder (added) do not go with single maps", where="maps", hint=hint)
-        if self.has_frozen:
-            return
         read = self._built(self.folder)
         if others:
             plain = structures_of(structured(read_model(self.folder, self.settings, self.head), {}, near=True))

@@ -3,6 +3,7 @@
 Imports no torch.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -147,8 +148,14 @@ class TransformerOptions(ModelConfig):
         return self
 
 
+_FRESH = ("family", "width", "layers", "feedforward", "inner", "heads", "tie", "dropout")
+"""Options of a network of transformers with fresh weights."""
+
+
 class HuggingFaceOptions(ModelConfig):
     """Options of a network of transformers."""
+
+    versions: ClassVar[Mapping[str, int]] = {"family=gpt2": 2}  # dropout of attention weights is `dropout`, too
 
     path: FilePath = None
     """hf: folder of a model (config.json, model.safetensors, tokenizer.json, or a GGUF file), whose weights are read.
@@ -157,15 +164,24 @@ class HuggingFaceOptions(ModelConfig):
     only: str = ""
     """hf: the blocks' maps that get the layer's structure, by the ends of their names: q_proj,v_proj; empty: all."""
 
+    path_dropout: float | None = Field(None, ge=0, lt=1)
+    """hf with `path`: share of units and attention weights dropped; null: the folder's."""
+
     @model_validator(mode="after")
     def _read_by_hf(self) -> Self:
-        """Check that a folder is read by the network that can.
+        """Check that a folder is read by the network that can, and beside no options of fresh weights.
 
         Raises:
-            ValueError: ``path`` is set for another network.
+            ValueError: ``path`` is set for another network or with such options, or ``path_dropout`` without ``path``.
         """
+        if self.path is None and self.path_dropout is not None:
+            raise ValueError("path_dropout needs path; with fresh weights: dropout")
         if self.path is not None and getattr(self, "network", "hf") != "hf":
             raise ValueError("path needs network=hf, which reads the folder of a model")
+        usual = {**self.defaults(), **self.presets.get("hf", {})}
+        for key in _FRESH if self.path is not None else ():
+            if (value := getattr(self, key, None)) != usual.get(key):
+                raise ValueError(f"{key}={value} is of fresh weights: path has its own; for dropout, set path_dropout")
         return self
 
 

@@ -172,7 +172,8 @@ class Search:
             for share in shares
             for names in STRUCTURES
         ]
-        if hasattr(getattr(trained.config, "model", None), "width"):
+        model = getattr(trained.config, "model", None)
+        if hasattr(model, "width") and getattr(model, "path", None) is None:  # a folder's network has its width
             trainings += [
                 ("student", f"narrower dense student at {float(share):.0%}", student(self.run, share), (1.0,))
                 for share in shares

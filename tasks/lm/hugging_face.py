@@ -53,7 +53,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
             shape = (options.width, options.inner, options.layers, options.heads)
             settings = fresh_settings(options.family, sizes[0], shape, dropout=options.dropout, tie=options.tie)
         else:
-            settings = read_settings(options.path)
+            settings = read_settings(options.path, options.path_dropout)
         super().__init__(settings, structures, options.only, options.path)
         self.memory = 0
         self.output = Logits(sizes[0])
@@ -66,7 +66,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
         """
         if tokens.shape[1] > self.positions:
             what = f"{tokens.shape[1]:,} tokens are more than the network's {self.positions:,} positions"
-            raise PhmrunError(what, where="batch.length, decoding.length")
+            raise PhmrunError(what, hint="Shorten the text, or set batch.length and decoding.length.")
         before = state[0] if state else tokens[:, :0]
         before = before[:, max(0, before.shape[1] + tokens.shape[1] - self.positions) :]
         text = torch.cat([before, tokens], 1)

@@ -30,6 +30,7 @@ from phmrun.tasks.nli.config import NLIOptions
 pytestmark = pytest.mark.long
 
 PAIRS = [("a dog sleeps", "an animal sleeps well"), ("dogs", "the dog runs and the cat sleeps")]
+FROM_FOLDER = {"network": "hf", **NLIOptions.presets["hf"]}
 SIZES = {"network": "hf", "width": 32, "feedforward": 48, "layers": 2, "heads": 2}
 
 
@@ -53,7 +54,7 @@ def bert(tmp_path_factory):
 
 
 def classifier(folder, sentences=2, **structures):
-    options = NLIOptions(network="hf", path=folder)
+    options = NLIOptions(path=folder, **FROM_FOLDER)
     return HuggingFaceClassifier(options, (80, 3), structures, sentences=sentences)
 
 
@@ -121,12 +122,12 @@ def test_an_update_of_a_folder_and_its_classifier_are_trained_alone_and_read_by_
     trained.load()
     network = trained.module.network
     moved = {name for name, value in network.model.named_parameters() if value.requires_grad}
-    assert {name.split(".")[6] for name in moved if name.startswith("bert")} == {"query", "value"}
-    assert {name for name in moved if not name.startswith("bert")} == {"classifier.weight", "classifier.bias"}
+    assert {name.split(".")[6] for name in moved if name.startswith("bert.encoder")} == {"query", "value"}
+    # The pooler is in no folder of a masked model.
+    apart = {"bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight", "classifier.bias"}
+    assert {name for name in moved if not name.startswith("bert.encoder")} == apart
     export(trained, tmp_path / "updates", "peft")
     base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, num_labels=network.model.num_labels)
-    # The pooler is in no folder of a masked model: that of the run is given to the plain one.
-    base.bert.pooler.load_state_dict(network.model.bert.pooler.state_dict())
     assert ', "updates")' in (tmp_path / "updates" / "README.md").read_text()
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
     inputs = transformers.AutoTokenizer.from_pretrained(bert)(PAIRS, padding=True, return_tensors="pt")
@@ -164,6 +165,12 @@ def test_maps_of_a_folder_s_network_start_at_its_matrices_and_a_compressed_run_a
     )
 
 
+@pytest.mark.parametrize(("share", "expected"), [(None, {0.1}), (0.0, {0.0})])
+def test_dropout_of_a_folder_is_its_own_or_everywhere_that_of_the_configuration(bert, share, expected):
+    network = HuggingFaceClassifier(NLIOptions(path=bert, **FROM_FOLDER, path_dropout=share), (80, 3), {}, sentences=2)
+    assert {part.p for part in network.modules() if isinstance(part, torch.nn.Dropout)} == expected
+
+
 def test_the_classifier_has_a_structure_of_its_own(bert):
     network = classifier(bert, output={"structure": "low-rank", "rank": 1})
     assert isinstance(network.model.classifier, Linear)
@@ -191,6 +198,9 @@ def test_a_decoder_has_an_end_between_the_sentences(tmp_path):
     [
         ({"network": "lstm", "path": "{bert}"}, "path needs network=hf"),
         ({"network": "hf", "path": "{bert}", "only": "q_proj"}, "no map of the blocks is called 'q_proj'"),
+        ({"network": "hf", "path": "{bert}", "width": "64"}, "width=64 is of fresh weights"),
+        ({"network": "hf", "path": "{bert}", "dropout": "0.3"}, "set path_dropout"),
+        ({"network": "hf", "path_dropout": "0.3"}, "path_dropout needs path"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_one_error(bert, tmp_path, model, words):

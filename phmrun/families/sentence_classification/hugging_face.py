@@ -37,7 +37,7 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
             settings = fresh_settings(options.family, words, shape, dropout=options.dropout)
             joining = WORDS
         else:
-            settings = read_settings(options.path)
+            settings = read_settings(options.path, options.path_dropout)
             joining = folder_tokenizer(options.path, words).joining(sentences)
         settings.num_labels = classes
         settings.pad_token_id = joining.pad

@@ -13,6 +13,7 @@ import transformers
 from tiny_experiments import configured, run_experiment, run_of
 from torch.nn import functional as F
 
+from phmrun.engine.adaptation import check_adaptation
 from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.counting import count_network
 from phmrun.engine.experiment import train
@@ -24,7 +25,7 @@ from phmrun.exchange.formats import export
 from phmrun.exchange.further_training import further_training
 from phmrun.exchange.transformers_folder import _factored, write_peft, write_transformers
 from phmrun.layers.linear import Linear
-from phmrun.layers.network import replace_structures, section_of, structures_of
+from phmrun.layers.network import section_of, structures_of
 from phmrun.layers.structure import build_structure, build_weight
 from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
@@ -32,6 +33,7 @@ from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.module import LanguageModelModule
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
 
+LORA = {"structure": "added", "of": "low-rank"}
 TOKENS = torch.arange(9)[None]
 SIZES = {"network": "hf", "width": 32, "inner": 48, "layers": 2, "heads": 2}
 PLAIN = {"batch": {"random_length": False}, "training": {"activation_penalty": 0.0, "change_penalty": 0.0}}
@@ -40,6 +42,10 @@ BPE = {"data": {"vocabulary": {"kind": "bpe", "size": 300, "multiple_of": 4}}}
 
 def of_transformers(directory, **overrides):
     return configured("lm", directory, PLAIN, BPE, {"model": SIZES}, overrides)
+
+
+def of_folder(folder, **options):
+    return {"network": "hf", "path": str(folder), "width": 128, **options}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +94,7 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
     place, _ = folder
     vectors = logits_of(place)
     config = configured(
-        "lm", tmp_path / "corpus", PLAIN, {"model": {"network": "hf", "path": str(place), "only": "q_proj,v_proj"}},
+        "lm", tmp_path / "corpus", PLAIN, {"model": of_folder(place, only="q_proj,v_proj")},
         {"layer": {"structure": "added", **options}},
     )  # fmt: skip
     trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
@@ -123,7 +129,7 @@ def weights_of(run):
 def test_a_killed_run_from_a_folder_goes_on_to_the_same_bits(folder, tmp_path):
     place, _ = folder
     layer = {"structure": "added", "of": "low-rank"}
-    model = {"model": {"network": "hf", "path": str(place)}}
+    model = {"model": of_folder(place)}
     config = configured("lm", tmp_path / "corpus", PLAIN, model, {"layer": layer})
     straight = run_of(run_experiment(config, tmp_path / "straight"))
     pid = os.fork()
@@ -193,13 +199,17 @@ def test_a_run_that_an_adapter_of_peft_cannot_hold_is_refused(folder, tmp_path):
             write_peft(network(settings, {"layer": layer}), tmp_path, base="model", name="updates", facts={})
 
 
-@pytest.mark.parametrize(("layer", "single"), [("added", "dense"), ("dense", "added")])
-def test_single_maps_beside_updates_of_a_folder_are_refused(folder, layer, single):
-    settings = transformers.AutoConfig.from_pretrained(folder[0])
-    built = HuggingFaceNetwork(settings, {"layer": {"structure": layer}}, "", folder[0])
-    replace_structures(built, {"*.q_proj": {"structure": single}})
-    with pytest.raises(PhmrunError, match="do not go with single maps"):
-        built.read_start()
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ({"layer": LORA, "maps": [{"name": "*.q_proj", "layer": {"structure": "phm"}}]}, "with single maps"),
+        ({"maps": [{"name": "*.q_proj", "layer": LORA}]}, "with single maps"),
+        ({"layer": LORA, "output": {"structure": "low-rank"}}, "'low-rank' would not be trained"),
+    ],
+)
+def test_updates_of_a_folder_beside_other_maps_are_refused(folder, tmp_path, layers, words):
+    with pytest.raises(PhmrunError, match=words):
+        check_adaptation(configured("lm", tmp_path, PLAIN, {"model": of_folder(folder[0])}, layers))
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])
@@ -214,7 +224,7 @@ def test_muon_updates_the_maps_of_the_blocks_alone(family, tmp_path):
 
 
 def test_a_compressed_run_keeps_the_updates_of_its_table(folder, tmp_path):
-    model, table = {"network": "hf", "path": str(folder[0])}, {"structure": "added", "of": "low-rank"}
+    model, table = of_folder(folder[0]), LORA
     config = configured("lm", tmp_path, PLAIN, {"model": model, "embedding": table})
     trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
     weights, layer = trained.load(), layer_of("dense", {})
@@ -228,6 +238,12 @@ def test_a_compressed_run_keeps_the_updates_of_its_table(folder, tmp_path):
     child = open_run(run_of(result))
     child.load()
     torch.testing.assert_close(child.module.network.model.get_input_embeddings().weight, table)
+
+
+def test_the_dropout_of_a_fresh_network_is_that_of_the_configuration(tmp_path):
+    config = of_transformers(tmp_path, model={**SIZES, "family": "gpt2", "dropout": 0.0})
+    built = HuggingFaceLanguageModel(config.model, (60,), config.structures).train()
+    assert torch.equal(built.model(TOKENS).logits, built.model(TOKENS).logits)
 
 
 def test_the_parameters_of_galores_llama():
