@@ -127,8 +127,9 @@ def _docstrings(section: type[Section]) -> dict[str, str]:
         with suppress(OSError):
             (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
             for key, text in pairwise(cast(ast.ClassDef, body).body):
-                if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr):
-                    texts[ast.unparse(key.target)] = " ".join(str(ast.literal_eval(text.value)).split())
+                match key, text:
+                    case ast.AnnAssign(), ast.Expr(ast.Constant(str(docstring))):
+                        texts[ast.unparse(key.target)] = " ".join(docstring.split())
     return texts
 
 

@@ -120,6 +120,7 @@ from phmrun.registry import networks
 
 class Options(ModelConfig):
     depth: int = Field(1, ge=1, le=9, description="Number of maps of the plug-in.")
+    len("no docstring")
 
 class Typed:
     options = Options

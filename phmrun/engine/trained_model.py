@@ -396,11 +396,8 @@ def check_vocabulary(run: Run, data: DataModule) -> None:
     """
     task: Task = TASKS.get(run.id.partition("-")[0])
     if contents(task.load("vocabulary").load(run.vocabulary)) != contents(data.vocabulary):
-        raise PhmrunError(
-            "the vocabulary of that run is another one, so that its weights are of other tokens or labels",
-            where=run.id,
-            hint="Train both on the same data with the same vocabulary.",
-        )
+        what = "the vocabulary of that run is another one, so that its weights are of other tokens or labels"
+        raise PhmrunError(what, where=run.id, hint="Train both on the same data with the same vocabulary.")
 
 
 def changed_training(parent: Run, config: Experiment, data: DataModule) -> list[str]:
