@@ -110,7 +110,7 @@ def _melted(frame: DataFrame, metric: str) -> DataFrame:
     if "metric" not in frame and metric:
         frame = frame.assign(metric=metric.rpartition("/")[2] if "dataset" in frame else metric)
     if "dataset" in frame and "metric" in frame:
-        frame = frame.assign(metric=frame["dataset"].map(_text) + "/" + frame["metric"].map(_text))
+        frame = frame.assign(metric=frame.pop("dataset").map(_text) + "/" + frame["metric"].map(_text))
     return frame
 
 
@@ -145,8 +145,8 @@ def _wide(frame: DataFrame, metric: str, where: str) -> DataFrame:
 
 
 def _has_numbers(column: Any) -> bool:
-    """True if a column of a table has a number."""
-    return bool(pandas.to_numeric(column, errors="coerce").notna().any())
+    """True if a column of a table has a number, or only texts "nan" of diverged runs."""
+    return bool(pandas.to_numeric(column, errors="coerce").notna().any()) or {*map(_text, column)} - {""} == {"nan"}
 
 
 def _line(where: str, number: int) -> str:
@@ -195,6 +195,8 @@ def _read(path: Path, system: str, metric: str) -> DataFrame:
     ]
     if "doc_id" in records[0] and "metrics" in records[0]:
         return DataFrame(_samples(records, path, system or path.parent.name))
+    for record in records:  # a NaN would be an empty cell
+        record |= {key: "nan" for key, value in record.items() if value != value and key not in OPTIONAL}
     return _melted(DataFrame(records, dtype=object), metric)
 
 

@@ -221,14 +221,14 @@ def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms:
         PhmrunError: As :func:`decide`; (exit 3) there are fewer than two systems.
     """
     table = long_form(rows, metric)
-    names = [] if table.empty else list(choose_metric(table, metric)["system"].unique())
-    names = [name for name in names if name != trivial]
+    scored = table if table.empty else choose_metric(table, metric)
+    names = [name for name in scored["system"].unique() if name != trivial]
     if len(names) < 2:
         raise bad(f"all pairs need two systems with {metric}, not {len(names)}", "")
     terms |= {"metric": metric, "trivial": trivial, "family": math.comb(len(names), 2)}
     decisions: list[Decision] = []
     for place, name in enumerate(names[:-1]):
-        left = table if not place else table[table["system"].isin([trivial, *names[place:]])]
+        left = table.drop(scored.index[scored["system"].isin(names[:place])])
         decisions.append(decide(left, reference=name, **terms))
         terms["over"] = decisions[0].question.over  # of all systems, also where later ones alone have another default
     return decisions

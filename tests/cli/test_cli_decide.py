@@ -163,6 +163,27 @@ def test_tables_of_many_forms_have_the_same_verdict(phmrun, tmp_path, text):
     assert facts == package.decide(rows, reference="dense", metric="acc").as_dict()["systems"]["phm"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed,dense,phm\n1,90,nan\n2,91,nan\n",
+        '{"model": "dense", "1": 90, "2": 91}\n{"model": "phm", "1": NaN, "2": NaN}\n',
+    ],
+)
+def test_diverged_runs_are_judged_in_tables_of_many_forms(phmrun, tmp_path, text):
+    (tmp_path / "scores").write_text(text)
+    facts = json.loads(phmrun("decide", str(tmp_path / "scores"), *BASE, "--json").out)["systems"]["phm"]
+    assert (facts["verdict"], facts["collapsed"]) == ("untrained", [2, 0])
+
+
+def test_pairs_of_one_dataset_have_the_costs_that_are_known(phmrun, tmp_path):
+    text = "task,model,seed,acc,size\nx,a,1,90,7\nx,b,1,91,\nx,c,1,92,\ny,a,1,80,7\n"
+    (tmp_path / "scores").write_text(text)
+    terms = ("--all-pairs", "--metric", "x/acc", "--cost", "x/size", "--higher-is-better", "--json")
+    pairs = json.loads(phmrun("decide", str(tmp_path / "scores"), *terms).out)["pairs"]
+    assert [pair["costs"]["x/size"] for pair in pairs] == [None, None, None]
+
+
 def test_results_of_the_harness_are_seeds_of_their_name(phmrun, tmp_path):
     for name, share in {"base-1": 0.5, "base-2": 0.51, "tuned-1": 0.6, "tuned-2": 0.61}.items():
         (tmp_path / name).mkdir()
