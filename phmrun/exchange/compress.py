@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import chain, islice
 from typing import Any, Literal
@@ -50,7 +51,7 @@ class Plan:
     model_parameters: int  # total of the network as it was
     # calibration loss before and after the replacement, in nats per unit; None without calibration data
     loss: tuple[float, float] | None
-    # structure and options of maps that had a structure before, and are not replaced
+    # structure and options of maps that had a structure before, or an entry in the config, and are not replaced
     others: Mapping[str, Mapping[str, Any]]
     sections: Mapping[str, str]  # section of the configuration of each map, by name
 
@@ -198,7 +199,8 @@ def make_plan(
         {
             name: {"structure": structure.name, **structure.options}
             for name, structure in present.items()
-            if structure.name != "dense" and sections[name] == "layer"
+            if (structure.name != "dense" and sections[name] == "layer")
+            or (name not in dense and any(fnmatchcase(name, entry.name) for entry in trained.config.maps))
         },
         sections,
     )

@@ -66,6 +66,16 @@ def test_the_child_begins_with_the_fits_and_trains_on(parent):
     assert moved.id != still.run.id
 
 
+def test_a_table_that_was_compressed_before_is_kept(parent):
+    trained, weights = parent
+    for layer, tables in (("dense", {"embedding": layer_of("low-rank", {"rank": 1})}), ("low-rank", {})):
+        plan = make_plan(trained, layer_of(layer, {}), budget=None, batches=0, tables=tables)
+        trained = open_run(run_of(child_of(trained, weights, plan, layer_of(layer, {}), 0, 0)))
+        weights = trained.load()
+    tables = [part for name, part in structures_of(trained.module.network).items() if scope_of(name) == "embedding"]
+    assert {table.name for table in tables} == {"low-rank"}
+
+
 def test_a_budget_leaves_dense_what_costs_most(parent):
     trained, weights = parent
     layer = layer_of("low-rank", {})
