@@ -137,7 +137,7 @@ class Added(Structure):
         return torch.add(self.base, self.inside.materialize(), alpha=self.scale)
 
     def rows(self, index: Tensor) -> Tensor:
-        """Return the rows ``index`` of W₀ + s·Ŵ, ``[…] -> […, in_features]``."""
+        """Return the rows ``index`` of W₀ + s·Ŵ, ``[tokens] -> [tokens, in_features]``."""
         return torch.add(F.embedding(index, self.base), self.inside.rows(index), alpha=self.scale)
 
     def apply_factored(self, inputs: Tensor) -> Tensor:

@@ -160,7 +160,7 @@ def kronecker_sum(a: Tensor, s: Tensor) -> Tensor:
 def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
     """Return rows of Σ_i A_i ⊗ S_i by number.
 
-    Shapes: ``[…] -> […, d]``, without building it.
+    Shapes: ``[tokens] -> [tokens, d]``, without building it.
     """
     block_rows = s.shape[1]
     block, place = index // block_rows, index % block_rows
