@@ -264,7 +264,7 @@ def train(
         PhmrunError: Settings are invalid, data are missing, or training failed.
     """
     place = directory_of_runs(runs_dir)
-    request, parent = _requested(task, place, config, plugins, extend, settings, arguments)
+    request = _requested(task, place, config, plugins, extend, settings, arguments)
     from phmrun.engine import experiment
 
     result = experiment.train(
@@ -273,7 +273,7 @@ def train(
         runs_dir=place,
         plugins=request.plugins,
         restart=(lambda _: None) if restart else None,
-        extend=parent,
+        extend=extend,
     )
     return TrainedRun(Run(result.run_dir))
 
@@ -288,13 +288,13 @@ def plan(
 ) -> "DryRun":
     """Return the facts of an experiment, without training.
 
-    They are data statistics, parameter counts and run id. Arguments are those of :func:`train`. No run directory is
-    created.
+    They are data statistics, parameter counts and run id. Arguments are those of :func:`train` that describe an
+    experiment. No run directory is created.
 
     Raises:
         PhmrunError: Settings are invalid, or data are missing.
     """
-    request, _ = _requested(task, Path(), config, plugins, None, settings, arguments)
+    request = _requested(task, Path(), config, plugins, None, settings, arguments)
     from phmrun.engine.experiment import dry_run
 
     return dry_run(request.resolved.config, plugins=request.plugins)
@@ -355,11 +355,10 @@ def _requested(
     extend: str | None,
     settings: Mapping[str, Any] | None,
     arguments: Mapping[str, Any],
-) -> tuple[Request, str | None]:
+) -> Request:
     """Return the request of :func:`train`'s arguments.
 
-    The id of the run to extend follows it, or ``None``. Arguments that are ``None`` are ignored; paths become texts.
-    ``settings`` are applied after them.
+    Arguments that are ``None`` are ignored; paths become texts. ``settings`` are applied after them.
 
     Raises:
         PhmrunError: (exit 2) An argument, name or key is unknown, or a value invalid.
@@ -370,12 +369,10 @@ def _requested(
     requested = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
     requested += [(key, value, "settings") for key, value in (settings or {}).items()]
     files = [config] if isinstance(config, str | PathLike) else list(config)
-    parent = Run.find(runs_dir, extend) if extend else None
-    request = resolve_request(
+    return resolve_request(
         task,
         [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in requested],
         configs=[str(path) for path in files],
         plugins=[Path(path) for path in ([plugins] if isinstance(plugins, str | PathLike) else plugins)],
-        parent=parent.config_path if parent else None,
+        parent=Run.find(runs_dir, extend).config_path if extend else None,
     )
-    return request, parent.id if parent else None

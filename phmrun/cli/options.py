@@ -248,18 +248,18 @@ Json = Annotated[
 ]
 
 
-def choose_run(runs_dir: Path, reference: str) -> "Run":
+def choose_run(runs_dir: Path, reference: str, *, lenient: bool = False) -> "Run":
     """Return the run that the user names.
 
     Its name and state are printed on standard error.
 
     Raises:
-        PhmrunError: No run fits, or more than one (exit 2); its status is damaged (exit 3).
+        PhmrunError: No run fits, or more than one (exit 2); unless lenient, its status is damaged (exit 3).
     """
     from phmrun.ledger import Run
 
-    run = Run.find(runs_dir, reference)
-    note(f"run {run.id} ({run.status.state})")
+    run = Run.find(runs_dir, reference, lenient=lenient)
+    note(f"run {run.id} ({run.status.state if run.status else 'damaged'})")
     return run
 
 

@@ -12,6 +12,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import LATEST, Json, Plugin, RunArgument, RunsDirectory, choose_run, listed
 from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.grouping import grouped_by
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
@@ -78,9 +79,8 @@ def list_runs(
     shown = list(dict.fromkeys(name for run in chosen if (name := run.main_score)))
     if by not in shown and any(run.score(by) is not None for run in chosen):
         shown.append(by)
-    tasks = dict.fromkeys(run.about("task") for run in chosen) if console.stdout().is_terminal else [None]
-    for number, kind in enumerate(tasks):
-        part = [run for run in chosen if kind in (None, run.about("task"))]
+    tables = grouped_by(chosen, lambda run: run.about("task") if console.stdout().is_terminal else None)
+    for number, part in enumerate(tables.values()):
         if number:
             print()
         scores = [name for name in shown if any(run.score(name) is not None for run in part)]
@@ -125,10 +125,9 @@ def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_j
     files.
     """
     from phmrun.config import load_run_config, semantic_values
-    from phmrun.ledger import Run
     from phmrun.ledger.directory import entries
 
-    recorded = Run(choose_run(runs_dir, run).path, lenient=True)
+    recorded = choose_run(runs_dir, run, lenient=True)
     changed = None
     with suppress(PhmrunError, ImportError):  # the task may be missing in this installation
         changed = semantic_values(load_run_config(recorded.path / "config.yaml"))

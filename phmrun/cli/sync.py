@@ -2,19 +2,16 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import Literal
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.cli.runs import RunArguments
-from phmrun.errors import unknown
 
 
 def sync(
     runs: RunArguments,
-    to: Annotated[str, typer.Option("--to", metavar="wandb|tensorboard")] = "wandb",
+    to: Literal["wandb", "tensorboard"] = "wandb",
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
@@ -32,8 +29,6 @@ def sync(
     from phmrun.ledger.wandb_mirror import sync as replay
     from phmrun.ledger.wandb_mirror import wandb_mode
 
-    if to not in ("wandb", "tensorboard"):
-        raise unknown("program", to, ["wandb", "tensorboard"], where="--to")
     chosen = [Run.find(runs_dir, reference) for reference in runs]  # all, so that a typo in the last uploads nothing
     if to == "tensorboard":
         for run in chosen:

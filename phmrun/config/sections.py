@@ -235,25 +235,17 @@ class HardwareConfig(Section):
     another setting warns.
     """
 
-    @field_validator("devices", mode="before")
-    @classmethod
-    def _count_as_a_number(cls, value: Any) -> Any:
-        """Return a text of digits as an integer.
-
-        Anything else is returned unchanged.
-        """
-        return int(value) if isinstance(value, str) and value.isdecimal() else value
-
     @field_validator("devices")
     @classmethod
     def _at_least_one(cls, value: int | str) -> int | str:
-        """Return the devices if they are a number, −1, a list, or "auto".
+        """Return the devices if they are a number, −1, a list, or "auto"; a text of digits as a number.
 
         Numbers are 1 to 1,024, −1 stands for all. They are not compared with the machine.
 
         Raises:
             ValueError: They are in another form, 0, below −1, or above 1,024.
         """
+        value = int(value) if isinstance(value, str) and value.isdecimal() else value
         if value in (0, "") or (isinstance(value, int) and value < -1):
             raise ValueError("must be a number of devices from 1 on, -1 for all, a list or auto")
         if isinstance(value, int) and value > 1024:  # each has a process

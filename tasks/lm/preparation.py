@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.config import BPE
@@ -90,10 +89,8 @@ def prepare_stream(
         vocabulary: Vocabulary to use; ``settings`` are then ignored. None: learn it.
 
     Raises:
-        PhmrunError: (exit 3) A file is missing or malformed, or "train" is not among them.
+        PhmrunError: (exit 3) A file is missing or malformed.
     """
-    if TRAIN not in files:
-        raise PhmrunError("there is no training split to take words from", code=ExitCode.DATA)
     words = {name: value for name, value in asdict(settings).items() if name != "kind"}
     asked = words if settings.kind == "word" else asdict(settings)
     content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asked}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from phmrun.config import DataConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
 from phmrun.config.names import Registered
@@ -59,7 +59,7 @@ class TreebankDataConfig(DataConfig):
 
     files = ("train", "dev", "test")
 
-    train: Annotated[tuple[str, ...], Unhashed()] = Field(("train",), min_length=1)
+    train: Annotated[tuple[str, ...], BeforeValidator(_listed), Unhashed()] = Field(("train",), min_length=1)
     """Training trees: CoNLL-U files, plain or .gz; for a dataset its splits, train or train,dev."""
     dev: FilePath = None
     """Validation trees, a CoNLL-U file."""
@@ -96,12 +96,6 @@ class TreebankDataConfig(DataConfig):
         """
         return super().testing(*paths).model_copy(update={"train": ()})
 
-    @field_validator("train", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        """Return the parts of a text with commas; other values unchanged."""
-        return _listed(value)
-
     @field_validator("train_fraction", mode="before")
     @classmethod
     def _as_a_fraction(cls, value: Any) -> str:
@@ -124,7 +118,7 @@ class TreebankDataConfig(DataConfig):
                 are set for a dataset. ``train`` names no split, or takes "dev" without ``hold_out``.
         """
         if self.name == "files":
-            self.check_validation([key for key in ("train", "dev") if getattr(self, key)])
+            self.check_validation([key for key in ("train", "dev") if getattr(self, key) not in (None, ("train",))])
             return self
         extra = [key for key in ("dev", "test") if getattr(self, key) is not None]
         if extra:

@@ -253,11 +253,12 @@ def _encode(
                 writer.append(ids)
             labels.append(index[item.label])
             advance(1)
-    if not labels:
-        raise PhmrunError(f"there is no item in {split!r}", hint="See data.max_length.", code=ExitCode.DATA)
-    np.save(path / "labels.npy", np.array(labels, dtype=np.int64), allow_pickle=False)
     for reason, count in left_out.items():
         note(f"{split}: {count:,} items left out: {reason}")
+    if not labels:
+        hint = f"See {'data.hold_out' if limit is None else 'data.max_length'}."
+        raise PhmrunError(f"there is no item in {split!r}", hint=hint, code=ExitCode.DATA)
+    np.save(path / "labels.npy", np.array(labels, dtype=np.int64), allow_pickle=False)
     names = ("first", "second") if sentences > 1 else ("sentence",)
     counts = Counter(labels)
     return {
