@@ -96,7 +96,8 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     """
     config = checkpoint.config
     width, heads, head = (_size(checkpoint, key) for key in ("d_model", "num_heads", "d_kv"))
-    for key, value in {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}.items():
+    buckets = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+    for key, value in {**buckets, "layer_norm_epsilon": 1e-6}.items():
         _refuse(checkpoint, key, value, (value,))
     _refuse(checkpoint, "feed_forward_proj", "relu", tuple(T5_ACTIVATIONS))
     _refuse(checkpoint, "tie_word_embeddings", True, (True, False))

@@ -218,12 +218,13 @@ def damage(directory, **changes):
         (lambda place: damage(place, model_type="bert"), "model type 'bert'"),
         (lambda place: damage(place, d_model=32), "not"),
         (lambda place: damage(place, d_model=-4), "not a size"),
+        (lambda place: damage(place, layer_norm_epsilon=1e-3, activation_function="gelu"), "Transformer supports"),
         (lambda place: damage(place, encoder_layers=3, num_layers=3), "holds no"),
         (lambda place: (place / "config.json").write_text("{"), "damaged"),
         (lambda place: (place / "config.json").unlink(), "damaged: .*No such file"),
         (spoil_pieces, "damaged"),
     ],
-    ids=["truncated", "another kind", "another width", "no width", "a layer more", "no JSON", "no config", "no pieces"],
+    ids=["cut", "kind", "another width", "no width", "norm", "a layer more", "no JSON", "no config", "no pieces"],
 )
 def test_what_is_damaged_is_refused_with_one_message(checkpoint, tmp_path, harm, said):
     _, directory = checkpoint
