@@ -381,11 +381,16 @@ def begun_with(run: Run) -> Callable[[TrainingModule], None]:
         trained = open_run(run)
         trained.load()
         load_weights(module, trained.module.state_dict(), run.checkpoints)
-        for structure in structures_of(module).values():
-            if isinstance(structure, Guided):
-                structure.copy_to_dense()
+        begin_guidance(module)
 
     return start
+
+
+def begin_guidance(module: TrainingModule) -> None:
+    """Copy Ŵ to D in all guided structures, in place: guidance begins anew."""
+    for structure in structures_of(module).values():
+        if isinstance(structure, Guided):
+            structure.copy_to_dense()
 
 
 def check_vocabulary(run: Run, data: DataModule) -> None:

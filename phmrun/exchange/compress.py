@@ -19,7 +19,7 @@ from phmrun.engine.adaptation import adapter_layers, with_vocabulary
 from phmrun.engine.calibration import input_covariances, mean_loss, output_gradients
 from phmrun.engine.data import build_data, contents
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import Derivation, TrainedModel
+from phmrun.engine.trained_model import Derivation, TrainedModel, begin_guidance
 from phmrun.errors import PhmrunError
 from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers.fitting import error
@@ -239,7 +239,7 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
     """
 
     def start(child: TrainingModule) -> None:
-        """Copy the parent's weights and fitted structures into ``child``, in place."""
+        """Copy the parent's weights and fitted structures into ``child``, in place; guidance begins anew."""
         state = child.network.state_dict()
         parent = trained.module.network.state_dict()
         for name in [name for name in parent if name.endswith(".structure.matrix")]:
@@ -251,6 +251,7 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
             for name, structure in structures_of(child.network).items():
                 if name in plan.structures:
                     structure.load_state_dict(plan.structures[name].state_dict())
+        begin_guidance(child)
 
     marks = {"compresses": trained.run.id, "weights": weights, "calibration": str(batches)}
     teacher = {"teacher": trained.run.id} if taught else {}

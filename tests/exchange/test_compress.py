@@ -1,5 +1,6 @@
 """A trained run compressed: the plan, the child run, what it keeps of its parent."""
 
+import copy
 from fractions import Fraction
 
 import pytest
@@ -74,6 +75,16 @@ def test_a_table_that_was_compressed_before_is_kept(parent):
         weights = trained.load()
     tables = [part for name, part in structures_of(trained.module.network).items() if scope_of(name) == "embedding"]
     assert {table.name for table in tables} == {"low-rank"}
+
+
+def test_guidance_begins_anew_with_the_matrices_of_the_parent(parent):
+    trained, weights = parent
+    replace_structures(trained.module.network, {"encoder.*": {"structure": "guided", "of": "low-rank"}})
+    child = copy.deepcopy(trained.module)
+    trained.module.load_state_dict({name: 2 * value for name, value in trained.module.state_dict().items()})
+    guided = [part for part in structures_of(child).values() if part.name == "guided"]
+    derivation(trained, compress.Plan((), {}, 0, 0, 1, None, {}, {}), weights, 0).start(child)
+    assert all(torch.equal(part.dense, part.inside.materialize()) for part in guided)
 
 
 def test_a_budget_leaves_dense_what_costs_most(parent):
