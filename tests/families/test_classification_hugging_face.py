@@ -110,6 +110,8 @@ def test_a_fresh_network_is_trained_and_loaded_by_transformers(tmp_path, task, f
     for line, answer in zip(lines, trained.predictor().predict(lines), strict=True):
         shares = read(**tokenizer(*line.split("\t"), return_tensors="pt")).logits.softmax(-1)[0].tolist()
         assert list(answer.values["probabilities"].values()) == pytest.approx(shares, abs=1e-5)
+    (loose,) = trained.predictor().predict([f" {lines[-1].replace(' ', '  ')} "])
+    assert loose.values["probabilities"] == pytest.approx(answer.values["probabilities"], abs=1e-5)
 
 
 def test_an_update_of_a_folder_and_its_classifier_are_trained_alone_and_read_by_peft(bert, tmp_path):

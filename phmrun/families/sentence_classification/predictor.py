@@ -178,7 +178,7 @@ class SentenceClassifier:
         return Classified(probabilities.argmax(1), probabilities, logs, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
-        """Return the sentences of a line.
+        """Return the sentences of a line, with single spaces as the readers of files do.
 
         Raises:
             PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
@@ -190,7 +190,7 @@ class SentenceClassifier:
             what = f"the line has {columns} instead of {wanted}: {', '.join(self.names)}"
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
             raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
-        return sentences
+        return [" ".join(text.split()) for text in sentences]
 
 
 def build_predictor(
