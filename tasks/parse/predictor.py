@@ -184,7 +184,7 @@ class TreeParser:
         seen = []
         for line in lines:
             seen.append(line)
-            if line.strip() and not line.startswith("#"):
+            if line.strip() and not line.removeprefix("\ufeff").startswith("#"):
                 break
         # Prepended again, since standard input cannot be read twice.
         lines = chain(seen, lines)

@@ -76,6 +76,8 @@ def test_conllu_goes_out_as_it_came_in_but_for_the_tree(trained):
     assert [len(item) for item in parsed] == [3, 1]
     assert actual[0].values["words"] == ["d1", "n2", "v3"]
     assert parsed[1].heads == (0,)
+    (marked, _) = answers(parser_of(trained), f"\ufeff{CONLLU}")
+    assert marked.values == actual[0].values
 
 
 def test_the_size_of_a_batch_changes_nothing(trained):
