@@ -28,7 +28,7 @@ from phmrun.tasks.lm.pairs import MinimalPairs, judged
 from phmrun.tasks.lm.preparation import Tally, text_lines
 from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.transformer_xl import TransformerXL
-from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary
+from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, without_end
 from phmrun.text.batches import evaluation_batches
 from phmrun.text.coverage import MENTIONED, Coverage
 from phmrun.text.tokenizer import TokenizerVocabulary
@@ -234,8 +234,9 @@ class LanguageModelPredictor:
         scores |= of_known
         here = "train" in data.files and data.vocabulary.sha256 == self.vocabulary.sha256
         train = np.asarray(data.prepared.stores["train"].tokens[:MOST] if here else [], dtype=np.int64)
-        # A vocabulary that was given has the counts of another text.
-        counts = np.bincount(train, minlength=len(self.vocabulary)) if here else self.vocabulary.counts or ()
+        counts: Sequence[int] | NDArray[np.int64] = self.vocabulary.counts
+        if here and (data.given is not None or not counts):  # a given vocabulary has the counts of another text
+            counts = np.bincount(train, minlength=self.vocabulary.entries)
         if np.any(counts):  # frequencies in the training text, with add-one smoothing
             frequency = np.array(counts, dtype=np.float64) + 1
             scores |= scored(-np.log(frequency / frequency.sum())[tokens], self.vocabulary.unit, "-of-unigram")
@@ -276,7 +277,7 @@ class LanguageModelPredictor:
         state, before = None, self.vocabulary.end
         for line in lines:
             self._encoded(line)
-            (tokens,) = self.vocabulary.stream([line])
+            (tokens,) = self.vocabulary.stream([without_end(line)])
             hidden, state = self._read([before, *tokens[:-1]], state)
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
             bits = (nats * NAT).tolist()

@@ -149,11 +149,13 @@ def test_evaluation_scores_the_text_by_hand(data, vocabulary):
     assert [len(line) for line in lines] == [4, 1, 2]
     assert list(chain(*lines)) == pytest.approx((nats / math.log(2)).tolist(), abs=6e-4)
     assert [text for text, _ in evaluation.samples] == ["w01 w05 strange", "", "w02"]
+    del data.files["train"]  # as for another file
+    assert scorer.evaluate(data, "test").scores["perplexity-of-unigram"] == evaluation.scores["perplexity-of-unigram"]
 
 
 def test_surprisal_of_lines(vocabulary):
     network = lstm(vocabulary)
-    lines = ["w01 w05 strange", "w02"]
+    lines = ["w01 w05 strange <eos>", "w02"]
     answers = list(teller(network, vocabulary, mode="surprisal").predict(lines))
     tokens = np.array([*vocabulary.encode(lines[0]), vocabulary.end, *vocabulary.encode(lines[1]), vocabulary.end])
     bits = teller(network, vocabulary, streams=1).surprisal(tokens) / math.log(2)
