@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from phmrun.ledger import Run
 from phmrun.metric import metric_of
 from phmrun.results.items import RunItems
-from phmrun.results.plots.canvas import PALETTE, new_figure
+from phmrun.results.plots.canvas import PALETTE
 
 STEPS = 575  # optimizer steps of an epoch
 LINES = 500  # test lines that the notebook scores
@@ -49,7 +49,7 @@ def bleu(run: Run, lines: int | None = None) -> float:
 
 def draw(ours: Mapping[str, list[float]]) -> Figure:
     """Draw our losses by epoch over the notebook's: one color for training, another for validation."""
-    figure = new_figure(7, 3.6)
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
     for color, (key, published) in zip(PALETTE, NOTEBOOK.items(), strict=False):
         name = {"train/loss": "training", "val/loss": "validation"}[key]

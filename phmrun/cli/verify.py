@@ -40,19 +40,18 @@ def verify(
     """
     load_plugins(plugin)
     chains: list[Chain] = []
-    broken: tuple[str, Link] | None = None
     for name, links in _chains(what, runs_dir):
         chains.append((name, links))
-        if links and links[-1].state == "broken":
-            broken = name, links[-1]
+        if links[-1].state == "broken":
             break
+    name, link = chains[-1][0], chains[-1][1][-1]
+    broken = link.state == "broken"
     if as_json:
         checked = [{"name": name, "links": [link._asdict() for link in links]} for name, links in chains]
-        console.print_json({"whole": broken is None, "chains": checked})
+        console.print_json({"whole": not broken, "chains": checked})
     else:
         _print(chains)
     if broken:
-        name, link = broken
         raise PhmrunError(f"the chain is broken at {link.name}: {link.detail}", where=name, code=ExitCode.DATA)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -74,24 +73,21 @@ def read_source(path: Path, *, lines: bool = True) -> Source:
 def packaged_names() -> list[str]:
     """Return the sorted names of all packaged configuration files.
 
-    An example is ``configs/tasks/nmt.yaml``. They are all YAML files below ``configs``.
+    An example is ``configs/tasks/nmt.yaml``. They are all YAML files below ``configs``, the repository's folder, which
+    is installed as ``phmrun.configs``.
     """
-    return sorted(_packaged())
+    return sorted(f"configs/{path.relative_to(_configs()).as_posix()}" for path in _configs().rglob("*.yaml"))
 
 
-def _packaged(folder: Traversable | None = None, name: str = "configs") -> dict[str, Traversable]:
-    """Return the packaged YAML files by name, subfolders included.
+def _configs() -> Path:
+    """Return the folder of the packaged configuration files."""
+    return Path(str(files("phmrun.configs")))
 
-    They are in the repository's folder configs/, installed as ``phmrun.configs``. Without ``folder``: all of them.
-    """
-    by_name: dict[str, Traversable] = {}
-    for entry in (folder or files("phmrun.configs")).iterdir():
-        path = f"{name}/{entry.name}"
-        if entry.is_dir():
-            by_name |= _packaged(entry, path)
-        elif path.endswith(".yaml"):
-            by_name[path] = entry
-    return by_name
+
+def _packaged(name: str) -> Source:
+    """Read a packaged file by its name, such as ``configs/tasks/nmt.yaml``."""
+    text = (_configs().parent / name).read_text(encoding="utf-8")
+    return Source(name, *parse_mapping(text, name))
 
 
 def task_defaults(task: str) -> Source:
@@ -100,8 +96,7 @@ def task_defaults(task: str) -> Source:
     The source is empty if there is no such file. It is looked up in the package only.
     """
     name = f"configs/tasks/{task}.yaml"
-    file = _packaged().get(name)
-    return Source(name, *parse_mapping(file.read_text(encoding="utf-8"), name)) if file else Source(name, {})
+    return _packaged(name) if name in packaged_names() else Source(name, {})
 
 
 def config_source(name: str) -> Source:
@@ -117,11 +112,10 @@ def config_source(name: str) -> Source:
         if path.exists():
             return read_source(path)
         beside = [str(other) for other in path.parent.glob("*.y*ml")]
-    packaged = _packaged()
-    wanted = path.as_posix()
+    packaged, wanted = packaged_names(), path.as_posix()
     for candidate in (wanted, f"configs/{wanted}"):
         if candidate in packaged:
-            return Source(candidate, *parse_mapping(packaged[candidate].read_text(encoding="utf-8"), candidate))
+            return _packaged(candidate)
     close = nearest(wanted, [*packaged, *beside])
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
     valid = sorted({f"{Path(entry).parent.as_posix()}/…" for entry in packaged})

@@ -34,8 +34,8 @@ class LSTM(nn.Module):
         variational: Use the same dropout masks at all time steps (Gal and Ghahramani 2016).
         input_dropout: Dropout rate of the inputs of the first layer.
         weight_dropout: Dropout rate of the entries of U, with one mask for all time steps (Merity et al. 2018).
-        hidden_dropout: Dropout rate of h_{t-1} before U, with one mask per sequence. Training then runs step by step,
-            because no kernel supports it.
+        hidden_dropout: Dropout rate of h_{t-1} before U, with one mask per sequence, of ``cell="parser-v2"`` alone.
+            Training then runs step by step, because no kernel supports it.
         direction_masks: Drop the inputs of each direction of a layer by a mask of its own; otherwise both share one.
             Supported by :func:`outputs` of cells other than "standard" only.
         cell: "standard"; "linear-output": h_t = o ∘ c_t without σ and tanh, as printed by Zhang et al. 2021
@@ -83,6 +83,8 @@ class LSTM(nn.Module):
             raise PhmrunError(f"an LSTM has no maps {maps!r}", valid=("gate", "stacked"))
         if direction_masks and cell == "standard":
             raise PhmrunError("an LSTM cell 'standard' reads both directions with one mask of dropped inputs")
+        if hidden_dropout and cell != "parser-v2":
+            raise PhmrunError(f"an LSTM cell {cell!r} drops no units of its hidden state; 'parser-v2' does")
         if coupled and cell == "parser-v2":
             raise PhmrunError("an LSTM cell 'parser-v2' has four gates, so it cannot be coupled")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers

@@ -308,5 +308,8 @@ def sync(run: Run, mode: str = "online") -> dict[str, Any]:
     mirror.samples(samples)
     figures = flat({**scores, "parameters": run.parameters()}, mark="/")
     mirror.summary({"state": status.state.value} | {name.removesuffix("/value"): figures[name] for name in figures})
+    if mode != "disabled" and mirror.directory is None:
+        hint = "A warning names the reason; the same command writes the run again."
+        raise PhmrunError("W&B has failed, and its record of the run is not complete", where=run.id, hint=hint)
     mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
     return synced

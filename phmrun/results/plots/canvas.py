@@ -10,7 +10,6 @@ from zlib import crc32
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from phmrun.errors import PhmrunError
@@ -95,16 +94,6 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> Non
         )  # fmt: skip
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of a size in inches.
-
-    It has no global pyplot state.
-    """
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def words(text: str) -> str:
     """Return text for a picture.
 
@@ -127,6 +116,6 @@ def save_figure(figure: Figure, path: Path) -> None:
         raise PhmrunError(f"{path.name!r} does not end as a picture", where="--out", valid=ENDINGS)
     nameless = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None, "ModDate": None}}
     # Type 42 fonts: Type 3, Matplotlib's default, is refused by several publishers.
-    settings: Any = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.hashsalt": "phmrun"}
+    settings: Any = {"pdf.fonttype": 42, "svg.hashsalt": "phmrun"}
     with rc_context(settings), replacing(path) as temporary:
         figure.savefig(temporary, format=ending[1:], dpi=160, metadata=nameless[ending])

@@ -15,7 +15,7 @@ from phmrun.ledger.directory import PLAIN
 from phmrun.ledger.history import shown
 from phmrun.ledger.listing import telling_settings, value_of
 from phmrun.ledger.wording import shared, title
-from phmrun.results.plots.canvas import label_ends, new_figure, styles, words
+from phmrun.results.plots.canvas import label_ends, styles, words
 
 Axis = Literal["epoch", "step", "time"]
 LABELS: dict[Axis, str] = {"epoch": "epochs", "step": "optimizer steps", "time": "minutes of training"}
@@ -123,7 +123,7 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
             had = f"a single value of {score}, {curve.values[0]:.4g}" if curve.values else f"no value of {score}"
             hint = "--score train/loss has one every few steps; training.validate_every sets those of validation."
             raise PhmrunError(f"{curve.label} has {had}, and a curve needs two", where="--score", hint=hint)
-    figure = new_figure(7.5, 4.2)
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.subplots()
     pairs = list(zip(drawn, styles(curve.label for curve in drawn), strict=True))
     for curve, style in pairs:

@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from phmrun.ledger.wording import title
 from phmrun.metric import metric_of
 from phmrun.results.costs import Point, frontier
-from phmrun.results.plots.canvas import PALETTE, new_figure, styles, words
+from phmrun.results.plots.canvas import PALETTE, styles, words
 from phmrun.statistics.verdict import Judgement, Verdict
 
 WIDE = 3.0
@@ -41,7 +41,7 @@ def draw_pareto(
         baselines: Scores by name.
     """
     columns = 2 if max(len(words(point.label)) for point in points) <= LONGEST else 1
-    figure = new_figure(7.5, 4.2 + 0.2 * math.ceil(len(points) / columns))
+    figure = Figure(figsize=(7.5, 4.2 + 0.2 * math.ceil(len(points) / columns)), layout="constrained")
     axes = figure.subplots()
     axes.set_title(fill(words(heading or f"{title(score)} by {size}"), 80), fontsize=10)
     best = frontier(points, lower=metric_of(score).lower_is_better)
@@ -73,7 +73,8 @@ def draw_effects(judgements: Mapping[str, Judgement], score: str) -> Figure:
     effects = [(name, judged.difference, judged) for name, judged in judgements.items() if judged.difference]
     names = [f"{name} ({shown.seeds[0]}\u00a0seeds)" for name, shown, _ in effects]
     labels = [fill(words(name), LONGEST) for name in names]
-    figure = new_figure(7.0, 1.3 + sum(0.16 + 0.16 * len(label.splitlines()) for label in labels))
+    height = 1.3 + sum(0.16 + 0.16 * len(label.splitlines()) for label in labels)
+    figure = Figure(figsize=(7.0, height), layout="constrained")
     axes = figure.subplots()
     axes.axvline(0.0, color=PALETTE[7], linewidth=1.0)
     for place, (_, shown, judged) in enumerate(effects):
