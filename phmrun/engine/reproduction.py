@@ -13,7 +13,7 @@ from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
 from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
-from phmrun.engine.trained_model import config_of
+from phmrun.engine.trained_model import config_of, taught_by
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular
 from phmrun.ledger import Run, State
@@ -92,8 +92,8 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
     """Train a run again with its own settings, and return the comparison of both.
 
     A task with a runner of its own trains by that. Config, data, threads and hardware settings are those of the run.
-    Time limits and W&B mirrors of the run are left out. A run that extends another begins with that run's last
-    checkpoint, which must be in the same folder.
+    Time limits and W&B mirrors of the run are left out. Another run that it extends or learns from must be in the same
+    folder.
 
     Args:
         run: Run in the state ``done``.
@@ -113,7 +113,9 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
         raise PhmrunError(what, where=str(directory), hint="Name another folder.")
     run.manifest.check_all(without=("checkpoints",))  # before the training, which can take days
     config = with_absolute_paths(_as_before(config_of(run), run.environment()))
-    parent = _require_same(run, config, plugins or {})
+    teacher = run.fingerprints().get("teacher")
+    derivation = taught_by(Run.find(run.path.parent, teacher)) if teacher else None
+    parent = _require_same(run, config, {**plugin_marks(plugins or {}), **(derivation.marks if derivation else {})})
     there = Run(directory / run.id)
     # Without a restart, a run that is done there would not be trained again.
     anew = there.status_path.is_file() and there.status.state is State.DONE
@@ -121,7 +123,8 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
     options["restart"] = (lambda _: None) if anew else None
     if runner := _runner_of(config):
         return compare(run, Run(runner.run(config, **options)))
-    return compare(run, Run(train(config, **options, extend=None if parent is None else str(parent.path)).run_dir))
+    extend = None if parent is None else str(parent.path)
+    return compare(run, Run(train(config, **options, extend=extend, derivation=derivation).run_dir))
 
 
 def compare(run: Run, again: Run) -> Reproduction:
@@ -187,8 +190,8 @@ def _runner_of(config: Experiment) -> Runner | None:
     return runner
 
 
-def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> Run | None:
-    """Check that data, plug-ins and packages are those of the run.
+def _require_same(run: Run, config: Experiment, others: Mapping[str, str]) -> Run | None:
+    """Check that data, packages and ``others``, marks of plug-ins and of a teacher, are those of the run.
 
     The run id that they give must be the run's.
 
@@ -201,7 +204,7 @@ def _require_same(run: Run, config: Experiment, plugins: Mapping[Path, str]) -> 
     """
     kept, runner = run.fingerprints(), _runner_of(config)
     data = runner.fingerprints(config) if runner else {**build_data(config).fingerprints(), **code_marks(config)}
-    marks = {**data, **plugin_marks(plugins)}
+    marks = {**data, **others}
     extends = EXTENDS in kept and kept[EXTENDS] != (config.adapts and config.adapts.name)
     parent = Run.find(run.path.parent, kept[EXTENDS]) if extends else None
     if parent is not None:

@@ -7,7 +7,8 @@ from torch.nn import functional as F
 
 from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule, divergence
-from phmrun.engine.trained_model import Derivation, open_run
+from phmrun.engine.reproduction import reproduce
+from phmrun.engine.trained_model import Derivation, open_run, taught_by
 from phmrun.errors import PhmrunError
 
 
@@ -73,3 +74,11 @@ def test_a_teacher_of_other_words_is_refused(tmp_path):
             other, origin={}, runs_dir=tmp_path / "runs", derivation=Derivation({"teacher": parent.id}, None, trained)
         )
     assert sorted((tmp_path / "runs").iterdir()) == before
+
+
+def test_a_student_is_reproduced_with_its_teacher(tmp_path):
+    config = configured("lm", tmp_path / "corpus", {"training": {"max_steps": 2}})
+    parent = run_of(run_experiment(config, tmp_path / "runs"))
+    student = config.model_copy(update={"seed": 2})
+    learnt = run_of(train(student, origin={}, runs_dir=tmp_path / "runs", derivation=taught_by(parent)))
+    assert reproduce(learnt, tmp_path / "again").identical
