@@ -6,7 +6,6 @@ Imported when the verb runs.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 from phmrun.cli import console
@@ -14,7 +13,7 @@ from phmrun.errors import ExitCode, counted
 from phmrun.files import last_lines
 from phmrun.grouping import grouped_by
 from phmrun.ledger.wording import duration, row_name
-from phmrun.statistics.welch import detectable_deviations
+from phmrun.statistics.welch import detectable_deviations, deviation_of
 from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.selection import SEED
@@ -83,8 +82,8 @@ def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
     pilots = max(done, key=len)
     name = plan.sweep.file.measure or (pilots[0].run.main_score if pilots and pilots[0].run else None)
     values = [value for s in pilots if s.run and name and (value := s.run.score(name)) is not None]
-    if len(values) > 1:
-        text += f": {least * stdev(values):.2g} {name}, by {len(values)} seeds of {row_name(dict(pilots[0].cell.row))}"
+    if (deviation := deviation_of(values)) is not None:
+        text += f": {least * deviation:.2g} {name}, by {len(values)} seeds of {row_name(dict(pilots[0].cell.row))}"
     yield text
 
 

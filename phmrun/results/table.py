@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean, stdev
+from statistics import fmean
 
 from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger import Run
@@ -18,6 +18,7 @@ from phmrun.ledger.scores import TIMES
 from phmrun.ledger.wording import row_name
 from phmrun.papers.published import Printed
 from phmrun.results.entries import Entry, require_seeds
+from phmrun.statistics.welch import deviation_of
 
 BUILTIN = "builtin"
 MISSING = "–"
@@ -68,8 +69,8 @@ class Figure:
 
     @cached_property
     def deviation(self) -> float | None:
-        """Sample standard deviation over runs; ``None`` for fewer than two."""
-        return stdev(self.values) if len(self.values) > 1 else None
+        """Sample standard deviation over runs; ``None`` for fewer than two, or if a score is not finite."""
+        return deviation_of(self.values)
 
     @property
     def delta(self) -> float | None:

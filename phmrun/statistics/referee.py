@@ -10,7 +10,7 @@ test items.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from phmrun.metric import PERCENT, find_direction, known_metric
 from phmrun.statistics.items import ItemVariance, variance_of_means
 from phmrun.statistics.long_form import bad, choose_metric, long_form
 from phmrun.statistics.verdict import Judgement, Population, Question, Verdict, beats_floors, judge
-from phmrun.statistics.welch import LEVEL
+from phmrun.statistics.welch import LEVEL, deviation_of
 
 ESTIMANDS = {
     Population.SEEDS: "difference of the mean scores over training seeds; the test set is fixed; at these settings",
@@ -54,8 +54,7 @@ class System:
         than two.
         """
         finite = [score for score in self.scores if math.isfinite(score)]
-        deviation = stdev(finite) if len(finite) > 1 else None
-        return {"mean": fmean(finite) if finite else None, "std": deviation, "seeds": len(self.scores)}
+        return {"mean": fmean(finite) if finite else None, "std": deviation_of(finite), "seeds": len(self.scores)}
 
 
 @dataclass(frozen=True)

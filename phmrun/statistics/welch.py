@@ -59,16 +59,20 @@ def t_quantile(share: float, freedom: float) -> float:
     return float(stdtrit(freedom, share))
 
 
+def deviation_of(values: Sequence[float]) -> float | None:
+    """Return the sample standard deviation; ``None`` for fewer than two values, or if one is not finite."""
+    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
+
+
 def interval_of_mean(values: Sequence[float]) -> tuple[float, float] | None:
     """Return the 95 % confidence interval of the mean over seeds, low end first.
 
-    It is mean ± t · s / √n, by Student's t distribution (Student 1908). The result is ``None`` for fewer than two
-    values.
+    It is mean ± t · s / √n, by Student's t distribution (Student 1908). The result is ``None`` without a deviation.
     """
-    count = len(values)
-    if count < 2:
+    count, deviation = len(values), deviation_of(values)
+    if deviation is None:
         return None
-    half = t_quantile(0.975, count - 1) * stdev(values) * math.sqrt(1 / count)
+    half = t_quantile(0.975, count - 1) * deviation * math.sqrt(1 / count)
     return fmean(values) - half, fmean(values) + half
 
 

@@ -127,7 +127,10 @@ def test_what_was_not_measured_alike_is_bracketed(entry, paper, change, reduced,
     assert any(note.startswith("‡ reduced settings") for note in actual.notes) == marked
 
 
-@pytest.mark.parametrize(("values", "bounds"), [((0.5, 3.0), (0, 17.64)), ((97.0, 99.5), (82.36, 100))])
+@pytest.mark.parametrize(
+    ("values", "bounds"),
+    [((0.5, 3.0), (0, 17.64)), ((97.0, 99.5), (82.36, 100)), ((float("inf"), 3.0), None)],
+)
 def test_the_interval_of_a_mean_lies_within_the_bounds(entry, paper, values, bounds):
     table = paper()
     entries = [entry({"row": "PHM"}, PHM, {"test/bleu": value}) for value in values]
