@@ -249,6 +249,8 @@ class _Training:
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
             module.network.compile()
         begins = not self.run.checkpoints.joinpath(LAST).is_file()
+        if not begins:
+            check_vocabulary(self.run, self.data)
         start = self.derivation.start if self.derivation else None
         if begins and start is None:
             module.begin(self.data)

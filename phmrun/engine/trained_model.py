@@ -394,7 +394,7 @@ def begin_guidance(module: TrainingModule) -> None:
 
 
 def check_vocabulary(run: Run, data: DataModule) -> None:
-    """Check that a run that training starts or learns from has the vocabulary and labels of the data.
+    """Check that a run that training continues, starts or learns from has the vocabulary and labels of the data.
 
     Raises:
         PhmrunError: (exit 2) Its vocabulary is another.
@@ -402,7 +402,7 @@ def check_vocabulary(run: Run, data: DataModule) -> None:
     task: Task = TASKS.get(run.id.partition("-")[0])
     if contents(task.load("vocabulary").load(run.vocabulary)) != contents(data.vocabulary):
         what = "the vocabulary of that run is another one, so that its weights are of other tokens or labels"
-        raise PhmrunError(what, where=run.id, hint="Train both on the same data with the same vocabulary.")
+        raise PhmrunError(what, where=run.id, hint="Train both on the same text, with labels in the same order.")
 
 
 def changed_training(parent: Run, config: Experiment, data: DataModule) -> list[str]:

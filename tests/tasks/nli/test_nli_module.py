@@ -12,6 +12,7 @@ from phmrun.families.sentence_classification.module import place_vectors
 from phmrun.families.sentence_classification.vectors import Found
 from phmrun.layers import build_embedding
 from phmrun.layers.network import replace_structures
+from phmrun.ledger.status import State
 
 PAPER = {"width": 300, "hidden": 300, "mlp": 300, "mlp_layers": 2}
 
@@ -80,3 +81,9 @@ def test_it_learns_and_answers(tmp_path):
     assert set(answer.values["probabilities"]) == {"entailment", "neutral", "contradiction"}
     with pytest.raises(PhmrunError, match="1 column instead of 2"):
         list(open_run(run).predictor().predict(["no hypothesis"]))
+    labels = run.vocabulary / "labels.json"  # as of labels in another order
+    labels.write_text(labels.read_text().replace('"entailment"', '""').replace("neutral", "entailment"))
+    with run.lock():
+        run.set_state(State.INTERRUPTED)
+    with pytest.raises(PhmrunError, match="the vocabulary of that run is another one"):
+        run_experiment(config, tmp_path / "runs")
