@@ -85,6 +85,11 @@ class Vocabulary(ABC):
         """SHA-256 of the model file."""
         return hashlib.sha256(self.content()).hexdigest()
 
+    @property
+    def mark(self) -> str:
+        """Checksum of the model file, and the size if there are unused rows."""
+        return self.sha256 if len(self) == self.entries else f"{self.sha256} {len(self)}"
+
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the token ids of many lines, in order.
 

@@ -133,7 +133,7 @@ class StreamData(DataModule[StreamVocabulary]):
             fingerprints = {**fingerprints, "model": folder_checksum(model)}
         if model is not None or settings.kind == "bpe":
             self.unit = "tokens"
-        vocabulary = {} if self.given is None else {"vocabulary": self.given.sha256}
+        vocabulary = {} if self.given is None else {"vocabulary": self.given.sha256 if model else self.given.mark}
         super().__init__(files, {**fingerprints, **vocabulary})
         self.config, self.settings, self.cache = config, settings, cache
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from phmrun.engine.data import contents
 from phmrun.files import write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.config import BPE
@@ -95,7 +96,7 @@ def prepare_stream(
     asked = words if settings.kind == "word" else asdict(settings)
     content = {"kind": "stream", "version": VERSION, "files": dict(files), "settings": asked}
     if vocabulary is not None:
-        content["vocabulary"] = vocabulary.sha256
+        content["vocabulary"] = contents(vocabulary)
 
     def learn() -> Any:
         """Return the given vocabulary, else build that of the training text."""

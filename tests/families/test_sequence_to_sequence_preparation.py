@@ -98,6 +98,9 @@ def test_given_vocabularies_are_used_and_no_training_split_is_needed(files, cach
     prepared = prepare_parallel({"dev": files["dev"]}, vocabularies=ours, cache=cache)
     assert prepared.vocabulary.source.sha256 == ours.source.sha256
     assert prepared.vocabulary.target.decode(prepared.stores["dev"].target[0]) == "THE DOG"
+    wider = prepare_parallel(files, SMALL.model_copy(update={"multiple_of": 64}), cache=cache).vocabulary
+    assert prepare_parallel({"dev": files["dev"]}, vocabularies=wider, cache=cache).vocabulary.sizes == wider.sizes
+    assert wider.source.sha256 == ours.source.sha256 != wider.source.mark
     with pytest.raises(PhmrunError, match="no training split"):
         prepare_parallel({"dev": files["dev"]}, cache=cache)
 

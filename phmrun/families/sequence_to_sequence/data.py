@@ -140,7 +140,7 @@ class ParallelData(BucketedData[Vocabularies]):
         path = config.data.vocabulary.path
         self.given = Vocabularies.load(path) if path else None
         sides = {} if self.given is None else {"source": self.given.source, "target": self.given.target}
-        sums = {f"vocabulary {side}": words.sha256 for side, words in sides.items()}
+        sums = {f"vocabulary {side}": words.mark for side, words in sides.items()}
         super().__init__(config, corpus.files, {**corpus.fingerprints, **sums})
         self.parts, self.cache = corpus.parts, cache
         self.baselines: dict[str, Baseline] = {"copy": list, **corpus.baselines}

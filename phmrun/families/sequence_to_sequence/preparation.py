@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from phmrun.engine.data import contents
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sequence_to_sequence.config import VocabularyConfig
 from phmrun.progress import note, progress
@@ -65,7 +66,7 @@ def prepare_parallel(
         "files": dict(files),
         "settings": {**described, "min_frequency": 1},
         "max_length": max_length,
-        "vocabularies": [vocabularies.source.sha256, vocabularies.target.sha256] if vocabularies else None,
+        "vocabularies": contents(vocabularies) if vocabularies else None,
         "sentencepiece": version("sentencepiece"),
     }
     sizes: dict[str, _Measured] = {}
