@@ -50,7 +50,8 @@ def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -
     counts = count_network(network_without_weights(config, sizes), config.training.optimizer.name)
     if config.embedding.structure not in EMBEDDINGS:
         return counts
-    tables = {"embedding": EmbeddingConfig(), "output": LayerConfig()}  # the two may be tied
+    # The two tables may be tied, and maps may be those of the embedding.
+    tables = {"embedding": EmbeddingConfig(), "output": LayerConfig(), "maps": ()}
     plain = count_network(network_without_weights(config.model_copy(update=tables), sizes))
     for scope in {**counts["by_scope"], **plain["by_scope"]}:
         entry = counts["by_scope"].setdefault(scope, {"count": 0})

@@ -65,6 +65,14 @@ def test_the_closed_form(preset, n, maps, bias):
     assert counts["memory"]["weights"] == 4 * counts["total"]
 
 
+def test_maps_of_an_embedding_leave_the_dense_count(tmp_path):
+    define = {"embedding": {"structure": "define"}}
+    maps = {"maps": [{"name": "define.expand.*", "layer": {"structure": "low-rank"}}]}
+    plain, changed = (count_parameters(configured("lm", tmp_path, define, more), (64,)) for more in ({}, maps))
+    assert changed["total"] < plain["total"]
+    assert changed["dense_total"] == plain["dense_total"]
+
+
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_counted_without_building_equals_built(name, options, tmp_path):
     config = configured("nmt", tmp_path / "corpus", everywhere(name, **options))
