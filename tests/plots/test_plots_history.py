@@ -44,6 +44,11 @@ def test_a_curve_of_one_point_is_refused():
         draw_history([Curve("dense", [20], [3.25])], "val/loss", "step")
 
 
+def test_a_curve_that_diverges_has_its_name_at_its_last_number():
+    figure = draw_history([Curve("dense", [1, 2, 3], [5.0, 4.0, float("nan")])], "val/loss", "step")
+    assert [note.xy for note in figure.axes[0].texts] == [(2, 4.0)]
+
+
 def test_a_structure_has_one_color_in_every_picture():
     first, second = styles(["dense", "phm n=2", "phm n=4"]), styles(["monarch", "seed 3", "phm n=4, lr 0.1"])
     assert first[1].color == first[2].color == second[2].color

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
+from math import isfinite
 from pathlib import Path
 from textwrap import fill
 from typing import Literal, NamedTuple
@@ -134,5 +135,8 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
     if log:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
-    label_ends(axes, [(curve.places[-1], curve.values[-1], curve.label, style.color) for curve, style in pairs])
+    # A diverged run's last values are not finite: its name is at the last one that is.
+    points = [[point for point in zip(c.places, c.values, strict=True) if isfinite(point[1])] for c in drawn]
+    named = [(*its[-1], c.label, style.color) for its, (c, style) in zip(points, pairs, strict=True) if its]
+    label_ends(axes, named)
     return figure
