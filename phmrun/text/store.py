@@ -129,13 +129,14 @@ class TokenStoreWriter:
     Args:
         path: The directory to make.
         vocabulary_size: Upper bound of ids; it determines the bytes per token.
+        unknown: Id of the unknown token; negative without one.
 
     Raises:
         ValueError: An appended id is out of range; raised when the tokens are written.
     """
 
-    def __init__(self, path: Path, *, vocabulary_size: int) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, vocabulary_size: int, unknown: int = UNK) -> None:
+        self.path, self.unknown = path, unknown
         self._dtype = np.dtype("<u2" if vocabulary_size <= 1 << 16 else "<u4")
         self._sentences = self._tokens = self._unknown = self._longest = 0
         self._pending: list[int] = []
@@ -208,7 +209,7 @@ class TokenStoreWriter:
         self._sentences += len(lengths)
         self._tokens += len(tokens)
         self._longest = max(self._longest, int(lengths.max(initial=0)))
-        self._unknown += int(np.count_nonzero(tokens == UNK))
+        self._unknown += int(np.count_nonzero(tokens == self.unknown))
         self._seen[tokens] = True
         self._pending.clear()
         self._lengths.clear()

@@ -120,6 +120,9 @@ def test_an_update_of_a_folder_and_its_classifier_are_trained_alone_and_read_by_
         {"layer": {"structure": "added", "of": "low-rank", "rank": 2}},
     )  # fmt: skip
     assert config.layer.options["options"] == "rank=2"
+    prepared = build_data(config).prepared
+    unknown = prepared.stores["dev"].sentences[0].tokens == prepared.vocabulary.words.unknown
+    assert prepared.statistics["splits"]["dev"]["first"]["unknown_rate"] == pytest.approx(unknown.mean()) != 0
     trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
     trained.load()
     network = trained.module.network

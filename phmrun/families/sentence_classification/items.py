@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
+from phmrun.engine.data import contents
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.families.sentence_classification.config import ClassificationExperiment, WordsConfig
 from phmrun.files import intact, open_regular, read_text, write_json
@@ -167,7 +168,7 @@ def prepare_items(
         "max_length": data.max_length,
         "splits": sorted(readers),
         **({"hold_out": data.hold_out} if data.hold_out else {}),
-        **({} if tokenizer is None else {"tokenizer": tokenizer.sha256, "rows": len(tokenizer)}),
+        **({} if tokenizer is None else {"tokenizer": contents(tokenizer)}),
     }
 
     def learn() -> ClassificationVocabulary:
@@ -238,9 +239,10 @@ def _encode(
     index = {label: number for number, label in enumerate(vocabulary.labels)}
     left_out: Counter[str] = Counter()
     labels: list[int] = []
+    sizes = {"vocabulary_size": len(vocabulary.words), "unknown": vocabulary.words.unknown}
     with progress(f"encoding {split}", None, "items") as advance, ExitStack() as stack:
         writers = [
-            stack.enter_context(TokenStoreWriter(path / f"sentence-{number}", vocabulary_size=len(vocabulary.words)))
+            stack.enter_context(TokenStoreWriter(path / f"sentence-{number}", **sizes))
             for number in range(1, sentences + 1)
         ]
         for item in labeled(reader(), left_out):
