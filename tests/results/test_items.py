@@ -1,6 +1,7 @@
 """Per-item values of a score, written to a small file and read back."""
 
 import json
+from types import SimpleNamespace
 
 import hypothesis.strategies as st
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis.extra.numpy import arrays
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.errors import counted
+from phmrun.families.sequence_to_sequence.items import read_outputs
 from phmrun.ledger.record import ITEMS
 from phmrun.metric import metric_of
 from phmrun.metrics import bleu
@@ -27,6 +29,11 @@ def test_columns_come_back(column):
 def test_damaged_columns_are_refused(text):
     with pytest.raises(ValueError, match=r"."):
         unpacked({"items": 3, "mark": "", "file": "", "columns": [text]})
+
+
+def test_translations_may_have_a_carriage_return(tmp_path):
+    (tmp_path / "test.txt").write_bytes(b"a\rb\nc\n")
+    assert read_outputs(SimpleNamespace(predictions=tmp_path), "test") == ["a\rb", "c"]
 
 
 def test_parts_of_translations_have_items_too(shared_run):

@@ -7,7 +7,7 @@ from typing import cast
 from phmrun.config import load_run_config
 from phmrun.engine.data import build_data
 from phmrun.families.sequence_to_sequence.config import SequenceToSequenceExperiment
-from phmrun.files import read_text
+from phmrun.files import read_regular
 from phmrun.ledger import Run
 from phmrun.metrics import bleu_obstacle
 from phmrun.metrics.bootstrap import Counts
@@ -46,9 +46,9 @@ def read_items(
 
 
 def read_outputs(run: Run, split: str) -> list[str]:
-    """Return the stored translations of a split.
+    """Return the stored translations of a split, which may have a CR in them.
 
     Raises:
         OSError: There are none.
     """
-    return read_text(run.predictions / f"{split}.txt").split("\n")[:-1]
+    return read_regular(run.predictions / f"{split}.txt").decode().split("\n")[:-1]
