@@ -36,12 +36,17 @@ class Settings:
     warmup: int = 4000
     factor: float = 1.0
     width: int = 512
-    lr: float = 0.0
+    lr: float | None = None
     milestones: Sequence[int] = ()
     decay: float = 0.1
     period: int = 5000
     floor: float = 0.0
     total: int = 1
+
+    @property
+    def peak(self) -> float:
+        """Peak learning rate ``lr``; 0 if it is not set."""
+        return self.lr or 0.0
 
     @property
     def rise(self) -> int:
@@ -50,7 +55,7 @@ class Settings:
 
     def warmed(self, step: int) -> float:
         """Return the peak after the warm-up, peak · step / warm-up before."""
-        return self.lr * min(step / self.rise, 1.0)
+        return self.peak * min(step / self.rise, 1.0)
 
     def done(self, step: int) -> float:
         """Return the completed share (0 to 1) of the fall.
@@ -77,7 +82,7 @@ def noam(settings: Settings) -> Schedule:
 
 def inverse_sqrt(settings: Settings) -> Schedule:
     """Schedule lr · √(warmup / step) after a linear warm-up."""
-    return lambda step: settings.lr * min(step / settings.rise, (settings.rise / step) ** 0.5)
+    return lambda step: settings.peak * min(step / settings.rise, (settings.rise / step) ** 0.5)
 
 
 def constant(settings: Settings) -> Schedule:
@@ -139,5 +144,5 @@ def schedule_from(training: TrainingConfig, width: int) -> Schedule:
         PhmrunError: (exit 2) There is no such schedule.
     """
     return build_schedule(
-        **training.schedule.model_dump(), width=width, lr=training.optimizer.lr or 0.0, total=training.max_steps or 1
+        **training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=training.max_steps or 1
     )

@@ -53,7 +53,7 @@ def silent(resolved):
         wanted += ADAPTIVE
     if config.task in ("nmt", "style"):
         wanted += SEARCHED
-    dropouts = [key for key in origin if key.startswith("model.") and key.endswith("dropout")]
+    dropouts = [key for key in origin if key.startswith("model.") and key.endswith("dropout") and "path_" not in key]
     if config.task == "lm" and config.model.network != "transformer-xl":
         dropouts.remove("model.attention_dropout")  # there is no attention
     if config.task in ("nmt", "style") and config.model.network != "delight":
