@@ -97,13 +97,13 @@ def vocabulary_seeds() -> list[bytes]:
     from phmrun.families.sentence_classification.items import ClassificationVocabulary
     from phmrun.tasks.lm.vocabulary import count_words
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
-    from phmrun.text.conllu import loads
+    from phmrun.text.conllu import read
 
     created = {
         "pair": _pair(),
         "labelled": ClassificationVocabulary(_words(), ["yes", "no"]),
         "stream": count_words(["a b a", "c"]),
-        "treebank": learn_vocabulary(loads(TREES)),
+        "treebank": learn_vocabulary(read(TREES.splitlines(keepends=True), "trees")),
     }
     seeds = []
     for kind, vocabulary in created.items():
@@ -172,10 +172,10 @@ def vocabularies(folder: Path) -> Read:
             stream.decode(stream.encode("a b ?"))
             _ = stream.sizes, sum(stream.counts), len(stream)
         elif kind == "treebank":
-            from phmrun.text.conllu import loads
+            from phmrun.text.conllu import read
 
             treebank = TreebankVocabulary.load(place)
-            treebank.encode(loads(TREES))
+            treebank.encode(read(TREES.splitlines(keepends=True), "trees"))
             _ = treebank.sizes
         else:
             pair = Vocabularies.load(place)
