@@ -312,8 +312,12 @@ def is_plugin(module: str) -> bool:
 
 
 def plugin_files() -> dict[str, Path]:
-    """Return the plug-in files that this process has imported, and modules beside them that they import, by name."""
-    return {plugin_name(path): path for file in loaded_plugins() for path in (file, *_imported_beside(file))}
+    """Return the plug-in files that this process has imported, and modules beside them that they import, by name.
+
+    Files that have been removed since are left out.
+    """
+    files = [file for file in loaded_plugins() if file.is_file()]
+    return {plugin_name(path): path for file in files for path in (file, *_imported_beside(file))}
 
 
 def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
