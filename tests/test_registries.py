@@ -195,3 +195,11 @@ def test_two_plug_ins_of_one_name_are_an_error(tmp_path):
         write_text(tmp_path / folder / "mine.py", content)
     with pytest.raises(PhmrunError, match=r"two files have the name of plugin mine\.py"):
         load_plugins([tmp_path / "a" / "mine.py", tmp_path / "b" / "mine.py"])
+
+
+def test_a_plug_in_that_was_removed_is_not_read_again(tmp_path):
+    path = tmp_path / "gone.py"
+    path.write_text("")
+    load_plugins([path])
+    path.unlink()
+    assert changed_plugins(tmp_path) == []
