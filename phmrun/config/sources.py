@@ -96,7 +96,7 @@ def task_defaults(task: str) -> Source:
     The source is empty if there is no such file. It is looked up in the package only.
     """
     name = f"configs/tasks/{task}.yaml"
-    return _packaged(name) if name in packaged_names() else Source(name, {})
+    return _packaged(name) if (_configs().parent / name).is_file() else Source(name, {})
 
 
 def config_source(name: str) -> Source:
