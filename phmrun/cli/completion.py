@@ -1,26 +1,20 @@
 """Completion of names in the shell.
 
-Imports no torch, because the shell waits for the answer. A completion returns the names that begin with the typed text.
+Imports no torch, because the shell waits for the answer. Typer keeps the names that begin with the typed text.
 """
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import typer
 
 from phmrun.registry import EMBEDDINGS, STRUCTURES, TASKS
 
-Completion = Callable[[typer.Context, str], list[str]]
+tasks, layers = TASKS.names, STRUCTURES.names
 
 
-def _completing(names: Callable[[typer.Context], Iterable[str]]) -> Completion:
-    """Return the completion of names, which may depend on the words typed so far."""
-
-    def complete(context: typer.Context, incomplete: str) -> list[str]:
-        """Return the names that begin with the typed text."""
-        return [name for name in names(context) if name.startswith(incomplete)]
-
-    return complete
+def embeddings() -> list[str]:
+    """Return the names of structures and embeddings."""
+    return [*STRUCTURES.names(), *EMBEDDINGS.names()]
 
 
 def _task(context: typer.Context) -> str | None:
@@ -32,14 +26,14 @@ def _task(context: typer.Context) -> str | None:
     return next((word for word in (context.params.get("task"), *context.args) if word in names), None)
 
 
-def _datasets(context: typer.Context) -> list[str]:
+def datasets(context: typer.Context) -> list[str]:
     """Return the built-in corpus and the datasets of the typed task; without a task: all datasets."""
     from phmrun.datasets import CATALOGUE
 
     return sorted({"builtin", *CATALOGUE.names(_task(context))})
 
 
-def _keys(context: typer.Context) -> list[str]:
+def keys(context: typer.Context) -> list[str]:
     """Return configuration keys of the typed task, with "=" at the end."""
     from phmrun.config import leaves
 
@@ -48,7 +42,7 @@ def _keys(context: typer.Context) -> list[str]:
     return [f"{key}=" for key, _ in leaves(schema())] if schema else []
 
 
-def _runs(context: typer.Context) -> list[str]:
+def runs(context: typer.Context) -> list[str]:
     """Return run ids in the directory of ``--runs-dir``, else ``PHMRUN_RUNS``, else ``runs``."""
     from phmrun.ledger.directory import directory_of_runs
 
@@ -56,17 +50,8 @@ def _runs(context: typer.Context) -> list[str]:
     return sorted(config.parent.name for config in configs)
 
 
-def _configs(_: typer.Context) -> list[str]:
+def configs() -> list[str]:
     """Return names of packaged configuration files."""
     from phmrun.config import packaged_names
 
     return packaged_names()
-
-
-tasks = _completing(lambda _: TASKS.names())
-layers = _completing(lambda _: STRUCTURES.names())
-embeddings = _completing(lambda _: [*STRUCTURES.names(), *EMBEDDINGS.names()])
-datasets = _completing(_datasets)
-keys = _completing(_keys)
-runs = _completing(_runs)
-configs = _completing(_configs)

@@ -12,11 +12,11 @@ class Context:
 
 
 def test_what_fits_the_task_that_has_been_typed():
-    parse = completion.datasets(Context(task="parse"), "")
+    parse = completion.datasets(Context(task="parse"))
     assert "builtin" in parse
     assert "multi30k" not in parse
-    assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"), "training.opt")
-    assert completion.keys(Context(), "") == []
+    assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"))
+    assert completion.keys(Context()) == []
 
 
 ANSWERS = {
