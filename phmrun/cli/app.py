@@ -76,8 +76,8 @@ class Verb(NamedTuple):
         module = importlib.import_module(f"phmrun.cli.{module_name}")
         target, alone = getattr(module, attribute), VerbGroup(add_completion=False)
         if isinstance(target, typer.Typer):
-            options: dict[str, Any] = {} if isinstance(target.info.cls, type) else {"cls": Verbs}
-            alone.add_typer(target, name=self.name, rich_help_panel=self.panel, **options)
+            help_of_group: dict[str, Any] = {"help": self.summary, "no_args_is_help": True, "cls": Verbs}
+            alone.add_typer(target, name=self.name, rich_help_panel=self.panel, **help_of_group)
         else:
             alone.command(self.name, rich_help_panel=self.panel)(target)
         return typer.main.get_group(alone).commands[self.name]

@@ -103,9 +103,7 @@ def duration(seconds: float) -> str:
 if TYPE_CHECKING:
     from phmrun.bench.layers import Measured
 
-app = VerbGroup(
-    help="Measure the speed of layers and models, relative to a baseline in the same process.", no_args_is_help=True
-)
+app = VerbGroup()
 
 
 @app.command("run")

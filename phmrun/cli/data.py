@@ -11,7 +11,7 @@ from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, 
 from phmrun.datasets.locations import Check, locate
 from phmrun.errors import ExitCode, unknown
 
-app = VerbGroup(help="List, inspect, fetch and check datasets.", no_args_is_help=True)
+app = VerbGroup()
 
 
 Name = Annotated[

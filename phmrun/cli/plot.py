@@ -15,7 +15,7 @@ from phmrun.progress import waiting
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-app = VerbGroup(help="Plot runs and sweeps as PNG, SVG or PDF.", no_args_is_help=True)
+app = VerbGroup()
 
 AXES = ("epoch", "step", "time")
 CLOCKED = ("training-time", "clock-step", "clock-sentence")  # while the machine may do other work

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from phmrun.ledger import Run
 
 app = VerbGroup(
-    help="Store finished runs as small files without weights; tables are built from them.",
-    no_args_is_help=True,
     epilog="Examples:\n\n"
     "phmrun results add sweep.yaml --to results/agreement\n\n"
     "phmrun results restore results --runs-dir runs",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from phmrun.engine.reproduction import Reproduction
     from phmrun.ledger import Run
 
-app = VerbGroup(help="Run directories: list, show, compare, reproduce, remove.", no_args_is_help=True)
+app = VerbGroup()
 
 RunArguments = Annotated[
     list[str],
