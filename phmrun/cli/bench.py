@@ -14,6 +14,11 @@ from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import STRUCTURES, load_plugins
 
+if TYPE_CHECKING:
+    from phmrun.bench.layers import Measured
+
+app = VerbGroup()
+
 Texts = list[str] | None
 measured = partial(typer.Option, rich_help_panel="Measurement")
 Threads = Annotated[
@@ -49,27 +54,18 @@ def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def name_and_options(text: str, flag: str) -> tuple[str, dict[str, Any]]:
-    """Return name and options of "phm n=8 variant=released".
-
-    Values are read as YAML.
+def name_and_options(text: str) -> tuple[str, dict[str, str]]:
+    """Return name and options of "phm n=8 variant=released", the values as texts.
 
     Raises:
-        PhmrunError: An option has no value, or it is not YAML.
+        PhmrunError: There is no name, or an option without a value.
     """
-    from phmrun.documents import parse_yaml
-
     name, *options = text.split() or [""]
-    if not name:
-        raise PhmrunError("no structure is named", where=flag, hint=f"Write it as in {flag} 'phm n=8'.")
-    values = {}
-    for option in options:
-        key, separator, value = option.partition("=")
-        if not separator:
-            hint = f"Write it as in {flag} 'phm n=8'."
-            raise PhmrunError(f"{option!r} is not an option", where=flag, hint=hint)
-        values[key] = parse_yaml(value, key)
-    return name, values
+    pairs = [option.partition("=") for option in options]
+    if not name or not all(separator for _, separator, _ in pairs):
+        hint = "Write it as in --layer 'phm n=8'."
+        raise PhmrunError(f"{text!r} is not a structure with options", where="--layer", hint=hint)
+    return name, {key: value for key, _, value in pairs}
 
 
 def sides(text: str) -> tuple[int, int]:
@@ -98,12 +94,6 @@ def print_machine(machine: dict[str, Any]) -> None:
 def duration(seconds: float) -> str:
     """Return seconds as text in µs below a millisecond, else in ms."""
     return f"{1e6 * seconds:,.1f} µs" if seconds < 1e-3 else f"{1e3 * seconds:,.2f} ms"
-
-
-if TYPE_CHECKING:
-    from phmrun.bench.layers import Measured
-
-app = VerbGroup()
 
 
 @app.command("run")
@@ -205,7 +195,7 @@ def bench_layers(
         phmrun bench layers --layer "phm n=8 variant=released" --layer dense --json
     """
     load_plugins(plugin)
-    structures = [name_and_options(text, "--layer") for text in layer or STRUCTURES.names()]
+    structures = [name_and_options(text) for text in layer or STRUCTURES.names()]
     orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(*shape or ())]
     batches, training = numbers(tokens, "--tokens"), numbers(training_tokens, "--training-tokens")
     # After all checks that do not need torch: its import takes seconds.

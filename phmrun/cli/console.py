@@ -196,10 +196,10 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
             row[place] = row[place].rjust(width)
     print_table(heads, filled, drop=("over", "95 % interval"))
     for signature, labels in signatures.items():
-        stdout().print(f"[{', '.join(labels)}] {signature}", markup=False, soft_wrap=True)
+        print_line(f"[{', '.join(labels)}] {signature}")
     warnings = [w for score in metrics.values() if isinstance(score, Mapping) for w in score.get("warnings", ())]
     for warning in dict.fromkeys(warnings):
-        stderr().print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+        print_aside(f"warning: {warning}")
     for line in explained([*metrics]):
         print_note(line)
     from phmrun.results.baselines import shortfall
@@ -214,7 +214,7 @@ def print_outcome(run_id: str, state: str) -> None:
     It goes to standard output.
     """
     further = "; the same command continues it" if state == "interrupted" else ""
-    stdout().print(f"run {run_id} is {state}{further}", markup=False, soft_wrap=True)
+    print_line(f"run {run_id} is {state}{further}")
 
 
 def print_result(run_id: str, run_dir: Path, metrics: Mapping[str, Any], as_json: bool, state: str = "") -> None:

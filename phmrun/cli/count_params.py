@@ -1,5 +1,6 @@
 """``phmrun count-params``: parameters of a model, or of all models whose sizes papers print."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -103,10 +104,7 @@ def _audit(paper: str, as_json: bool) -> None:
     console.print_line(f"\n{headline([row['verdict'] for row in rows])}")
 
 
-def _numbers(entry: Any) -> tuple[int, int | None, str | None]:
-    """Return parameters, dense parameters, and their ratio in percent.
-
-    The latter two are None without a dense count.
-    """
-    count, dense = entry["count"], entry.get("dense")
+def _numbers(entry: Mapping[str, int]) -> tuple[int, int, str | None]:
+    """Return parameters, dense parameters, and their ratio in percent; None if there are no dense ones."""
+    count, dense = entry["count"], entry["dense"]
     return count, dense, f"{count / dense:.1%}" if dense else None

@@ -7,6 +7,7 @@ import typer
 from phmrun.cli import completion
 from phmrun.cli.console import print_json, print_table
 from phmrun.cli.docstrings import VerbGroup
+from phmrun.cli.options import Json
 from phmrun.datasets import CATALOGUE, Dataset, data_dir, dataset_dir, inspect, is_here, splits_here
 from phmrun.datasets.locations import Check, locate
 from phmrun.errors import ExitCode, unknown
@@ -17,7 +18,6 @@ app = VerbGroup()
 Name = Annotated[
     str, typer.Argument(help="Name of a dataset (`phmrun data list`).", autocompletion=completion.datasets)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
 @app.command("list")

@@ -42,7 +42,7 @@ def evaluate(
         pairs: Minimal pairs, for language models: blimp (a folder of the data directory), or a file or folder of JSON
             lines with sentence_good and sentence_bad; accuracy by phenomenon.
 
-    Example:
+    Examples:
         phmrun eval nmt-multi30k-phm-1 --split test --beam 5 --alpha 0.6 --average 8
         phmrun eval nmt-multi30k-phm-1 --src newstest.en --tgt newstest.de
         phmrun eval lm-wikitext-2-phm-1 --pairs blimp

@@ -51,10 +51,10 @@ def export(
         phmrun export latest --compare
         phmrun export latest --format ctranslate2 --quantization int8
     """
-    load_plugins(plugin)
+    plugins = load_plugins(plugin)
     source = choose_run(runs_dir, run)
     if compare:
-        _compare(source, split, load_plugins(plugin), as_json)
+        _compare(source, split, plugins, as_json)
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
@@ -75,7 +75,7 @@ def export(
     console.print_table(("file", "format", "size", "largest difference"), rows)
     for file in files if exported.inputs else ():
         inputs = ", ".join(f"{name} [{', '.join(map(str, sizes))}]" for name, sizes in file.inputs.items())
-        console.stdout().print(f"{inputs} -> {', '.join(file.outputs)}", markup=False, soft_wrap=True)
+        console.print_line(f"{inputs} -> {', '.join(file.outputs)}")
 
 
 def _facts(exported: "Exported") -> dict[str, Any]:
@@ -114,4 +114,4 @@ def _compare(run: "Run", split: str, plugins: Mapping[Path, str], as_json: bool)
     line = f"{machine['processor']}, one thread, CPU time, {busy}."
     if any(item.name == "ctranslate2" for item in formats):
         line += " CTranslate2 knows dense maps only, and divides by length^α."
-    console.stdout().print(line, markup=False, soft_wrap=True)
+    console.print_line(line)

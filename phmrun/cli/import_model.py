@@ -7,7 +7,6 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.escaping import one_line
 
 
 def import_model(
@@ -50,6 +49,5 @@ def import_model(
         facts |= {"model_type": imported.kind, "parameters": imported.parameters}
         console.print_json(facts)
         return
-    path = one_line(str(imported.run.path))
-    text = f"run {imported.run.id} · {imported.kind} · {imported.parameters:,} parameters · {path}"
-    console.print_line(text)
+    run = imported.run
+    console.print_line(f"run {run.id} · {imported.kind} · {imported.parameters:,} parameters · {run.path}")

@@ -163,13 +163,10 @@ _Network = dataclasses.make_dataclass(
 class NetworkOptions(_Network):  # type: ignore[misc, valid-type]
     """Options of a network: ``task``, and a field for each of :data:`FLAGS` that decides its size."""
 
-    def explicit(self) -> dict[str, tuple[str, Any]]:
-        """Return (option, value) by configuration key, of options that are set.
-
-        Options without a key are left out.
-        """
-        values = [(flag.key, flag.option, getattr(self, flag.name, None)) for flag in FLAGS]
-        return {key: (option, value) for key, option, value in values if key is not None and value is not None}
+    def explicit(self) -> list[tuple[str, Any, str]]:
+        """Return (dotted key, value, option) of each option that is set and has a key."""
+        values = [(flag.key, getattr(self, flag.name, None), flag.option) for flag in FLAGS if flag.key]
+        return [(key, value, option) for key, value, option in values if value is not None]
 
 
 _Experiment = dataclasses.make_dataclass(
@@ -274,8 +271,7 @@ def resolve_options(options: NetworkOptions, *, parent: Path | None = None) -> "
     """
     from phmrun.experiments import resolve_request
 
-    flags = [(key, value, flag) for key, (flag, value) in options.explicit().items()]
-    settings_ = [*settings(options.set_ or []), *flags]
+    settings_ = [*settings(options.set_ or []), *options.explicit()]
     return resolve_request(
         options.task, settings_, configs=options.config or [], plugins=options.plugin or [], parent=parent
     )

@@ -1,7 +1,7 @@
 """``phmrun plot``: plots of runs and sweeps."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -9,7 +9,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.cli.runs import RunArguments
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 app = VerbGroup()
 
-AXES = ("epoch", "step", "time")
 CLOCKED = ("training-time", "clock-step", "clock-sentence")  # while the machine may do other work
 
 Out = Annotated[
@@ -37,14 +36,14 @@ def _save(figure: "Figure", path: Path, as_json: bool, **facts: Any) -> None:
     if as_json:
         console.print_json({"file": path, **facts})
         return
-    console.stdout().print(str(path), markup=False, soft_wrap=True)
+    console.print_line(str(path))
 
 
 @app.command("history")
 def plot_history(
     runs: RunArguments,
     score: str | None = None,
-    over: Annotated[str, typer.Option(metavar="epoch|step|time")] = "epoch",
+    over: Literal["epoch", "step", "time"] = "epoch",
     log: Annotated[bool, typer.Option("--log")] = False,
     out: Out = None,
     runs_dir: RunsDirectory = Path("runs"),
@@ -59,17 +58,15 @@ def plot_history(
         over: Quantity of the x-axis.
         log: Logarithmic y-axis.
     """
-    if over not in AXES:
-        raise unknown("axis", over, AXES, where="--over")
     with waiting("preparing"):
         from phmrun.ledger import Run
-        from phmrun.results.plots.runs import Axis, choose_score, curves, default_name, draw_history, heading
+        from phmrun.results.plots.runs import choose_score, curves, default_name, draw_history, heading
 
     chosen_runs = [Run.find(runs_dir, run) for run in runs]
-    chosen, axis = choose_score(chosen_runs, score), cast(Axis, over)
+    chosen = choose_score(chosen_runs, score)
     path = out or default_name(chosen_runs, "history")
-    drawn = curves(chosen_runs, chosen, axis)
-    figure = draw_history(drawn, chosen, axis, heading=heading(chosen_runs), log=log)
+    drawn = curves(chosen_runs, chosen, over)
+    figure = draw_history(drawn, chosen, over, heading=heading(chosen_runs), log=log)
     _save(figure, path, as_json, score=chosen, over=over, curves=[curve._asdict() for curve in drawn])
 
 

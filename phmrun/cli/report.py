@@ -53,7 +53,7 @@ def report(
         console.print_json({"files": written})
         return
     for path in written:
-        console.stdout().print(str(path), markup=False, soft_wrap=True)
+        console.print_line(str(path))
 
 
 def _write(names: list[str], path: Path, runs_dir: Path, *, refresh: float | None) -> tuple[list[Path], int]:

@@ -70,7 +70,7 @@ def add(
         console.print_json({"files": written})
         return
     size = sum(path.stat().st_size for path in written)
-    console.stdout().print(f"{counted(len(runs), 'result')} in {to}, {size / 1024:,.0f} KiB", markup=False)
+    console.print_line(f"{counted(len(runs), 'result')} in {to}, {size / 1024:,.0f} KiB")
 
 
 def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
@@ -130,4 +130,4 @@ def restore(
     if as_json:
         console.print_json({"runs": [run.id for run in restored]})
         return
-    console.stdout().print(f"{counted(len(restored), 'run')} in {runs_dir}", markup=False)
+    console.print_line(f"{counted(len(restored), 'run')} in {runs_dir}")

@@ -93,10 +93,7 @@ def sweep(
     if script or executor != "local":
         design = chosen(design, runs_dir)
     else:
-        tuned = _tuned(design, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
-        if tuned is None:
-            return
-        design = tuned
+        design = _tuned(design, runs_dir, jobs, threads, deadline, retry_failed=retry_failed)
     statuses = survey(design, runs_dir)
     faults = [status.cell.fault for status in statuses if status.cell.fault is not None]
     if len(faults) == len(statuses):
@@ -274,15 +271,16 @@ def _devices(design: Plan) -> list[str]:
 
 def _tuned(
     design: Plan, runs_dir: Path, jobs: int | None, threads: int, deadline: float | None, *, retry_failed: bool
-) -> Plan | None:
+) -> Plan:
     """Run the remaining tuning trials.
 
     Return the plan with the chosen values, which are printed on standard error. The plan itself if it tunes nothing.
-    None if the deadline has passed. A failed trial is not chosen; with ``retry_failed`` it is run again, once. Cells of
+    A failed trial is not chosen; with ``retry_failed`` it is run again, once. Cells of
     a row without a chosen value have a fault.
 
     Raises:
         PhmrunError: (exit 3) The data of a trial are missing on this machine; (exit 5) a trial was interrupted.
+        Exit: The deadline has passed.
     """
     if not design.sweep.file.tune:
         return design
@@ -306,7 +304,7 @@ def _tuned(
         bad = workers.carry_out(statuses, retry_failed=retry_failed, later=later, trials=True)
         retry_failed = False
         if workers.is_late:
-            return None
+            raise typer.Exit
         if any(s.cell.run_id in bad and look(s.cell, runs_dir).state not in OVER for s in left):
             raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")
     for row in rows:

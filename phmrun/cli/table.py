@@ -149,7 +149,7 @@ def _print(laid: "Laid", keys: Sequence[str], explain: bool) -> None:
     """
     screen = console.stdout()
     if laid.title:
-        screen.print(laid.title, style="italic", markup=False, soft_wrap=True)
+        console.print_line(laid.title, style="italic")
     last = [key.rpartition(".")[2] for key in keys]
     shown = [end if screen.is_terminal and last.count(end) == 1 else key for key, end in zip(keys, last, strict=True)]
     console.print_table([*shown, *laid.columns[len(keys) :]], laid.rows, drop=("seeds",), labels=shown)

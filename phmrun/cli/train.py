@@ -89,7 +89,7 @@ def train(
         if continued:
             marks = request.task.load("runner").fingerprints(request.resolved.config)
             require_same(continued, request.resolved.config, {**marks, **plugin_marks(request.plugins)})
-        by_runner(request, runs_dir, asking if restart else None, dry_run, as_json)
+        _by_runner(request, runs_dir, asking if restart else None, dry_run, as_json)
         return
     if dry_run:
         extended = Run.find(runs_dir, extend) if extend else None
@@ -126,7 +126,7 @@ def _as_it_began(run: "Run", options: ExperimentOptions) -> tuple[ExperimentOpti
     return dataclasses.replace(options, task=task), extends, marks.get("teacher")
 
 
-def by_runner(
+def _by_runner(
     request: "Request", runs_dir: Path, restart: "Callable[[Run], None] | None", dry_run: bool, as_json: bool
 ) -> None:
     """Run an experiment by its task's runner, and print scores and state.
@@ -185,15 +185,14 @@ def _show(request: "Request", plan: "DryRun", as_json: bool) -> None:
     from phmrun.config.provenance import grouped
     from phmrun.ledger.wording import counts_in_words
 
-    out = console.stdout()
     console.print_line(to_yaml(config, origin))
     console.print_table(("size and data", ""), counts_in_words({**plan.parameters, "data": plan.data}))
-    out.print()
+    print()
     sources = grouped(config.provenance_values())
     if sources:
         console.print_table(("origin: paper, released code or ours", "settings"), sources)
-        out.print()
+        print()
     if plan.rates:
         rows = [(rate.name, f"{rate.rate:.4g}", f"{rate.decay:.4g}") for rate in plan.rates]
         console.print_table(("parameter", "learning rate ×", "weight decay ×"), rows)
-        out.print()
+        print()
