@@ -49,7 +49,7 @@ def evaluate(
     """
     pair = [path for path in (source, target) if path]
     files = [test] if test else pair
-    if (bool(files) or pairs is not None) + (split is not None) > 1 or (files and pairs is not None):
+    if sum((bool(files), pairs is not None, split is not None)) > 1:
         what = "a split, a file and minimal pairs are scored one at a time"
         raise PhmrunError(what, where="--split, --test, --pairs", hint="Use one of them.")
     if pair and (test or len(pair) == 1):

@@ -37,13 +37,9 @@ def import_model(
     """
     from phmrun.exchange.imported_run import import_checkpoint
 
-    data_settings = {"name": data, "prefix": prefix, "source": source, "target": target}
-    imported = import_checkpoint(
-        directory,
-        task,
-        runs_dir=runs_dir,
-        data={key: value for key, value in data_settings.items() if value is not None},
-    )
+    options = {"name": data, "prefix": prefix, "source": source, "target": target}
+    settings = {key: value for key, value in options.items() if value is not None}
+    imported = import_checkpoint(directory, task, runs_dir=runs_dir, data=settings)
     if as_json:
         facts = {"run_id": imported.run.id, "run_dir": imported.run.path}
         facts |= {"model_type": imported.kind, "parameters": imported.parameters}

@@ -114,8 +114,7 @@ def plot_pareto(
         raise PhmrunError(f"none of these has a score and {over} on record", where="--over", hint=hint)
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
     about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])
-    place = names.index(chosen)
-    baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[place]) is not None}
+    baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[places[0]]) is not None}
     figure = draw_pareto(points, chosen, size=over, heading=table.title or about, baselines=baselines)
     drawn = [point._asdict() for point in points]
     _save(figure, path, as_json, score=chosen, over=over, points=drawn, baselines=baselines)

@@ -74,7 +74,6 @@ def train(
         request = resolve_options(options, parent=parent.config_path if parent else None)
         if not request.task.runner:
             from phmrun.engine import experiment, trained_model
-            from phmrun.engine.experiment import dry_run as plan_of
 
             if not dry_run:
                 import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
@@ -93,7 +92,7 @@ def train(
         return
     if dry_run:
         extended = Run.find(runs_dir, extend) if extend else None
-        _show(request, plan_of(request.resolved.config, parent=extended), as_json)
+        _show(request, experiment.dry_run(request.resolved.config, parent=extended), as_json)
         return
     result = experiment.train(
         request.resolved.config,
