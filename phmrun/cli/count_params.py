@@ -1,5 +1,6 @@
 """``phmrun count-params``: parameters of a model, or of all models whose sizes papers print."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -53,13 +54,9 @@ def count_params(
     if learnt is None:
         asked = f"with a vocabulary of up to {max(config.sizes):,}"
         console.print_aside(f"The data ({config.data.name}) are not on this machine: counted {asked}.")
-    modules: dict[str, dict[str, int]] = {}  # sums by the first part of the names
+    modules: Counter[str] = Counter()  # by the first part of the names
     for module in count["modules"]:
-        name = module["name"].partition(".")[0]
-        group = modules.setdefault(name, {"count": 0, "dense": 0})
-        group["count"] += module["count"]
-        group["dense"] += module["dense"]
-    heads = ("parameters", "dense", "share")
+        modules[module["name"].partition(".")[0]] += module["count"]
     scopes: list[tuple[Any, ...]] = [
         (scope_in_words(name), *_numbers(entry), entry.get("multiplications"))
         for name, entry in count["by_scope"].items()
@@ -68,9 +65,9 @@ def count_params(
     scopes.append(("total", *total, count["multiplications"]))
     if count["trained_total"] > count["total"]:
         scopes.append(("total in training", count["trained_total"], None, None, None))
-    console.print_table(("scope", *heads, "multiplications per vector"), scopes)
+    console.print_table(("scope", "parameters", "dense", "share", "multiplications per vector"), scopes)
     console.print_line("")
-    console.print_table(("module", *heads), [(name, *_numbers(entry)) for name, entry in modules.items()])
+    console.print_table(("module", "parameters"), modules.items())
     if memory := count.get("memory"):
         console.print_line("")
         console.print_table(("memory, 32 bits", "MB"), [(kind, round(size / 1e6, 1)) for kind, size in memory.items()])
