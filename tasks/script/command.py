@@ -16,8 +16,8 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
 """Key, and a default after ``|``. Other braces are ordinary characters."""
 
 
-def words_of(config: ScriptExperiment, run: Path) -> list[str]:
-    """Return program and arguments of a run.
+def words_and_scores(config: ScriptExperiment, run: Path) -> tuple[list[str], Path]:
+    """Return program and arguments of a run, and the path of its scores.
 
     Placeholders are replaced; each value stays one argument. ``python`` and ``python3`` become phmrun's interpreter.
 
@@ -38,16 +38,8 @@ def words_of(config: ScriptExperiment, run: Path) -> list[str]:
         raise PhmrunError(f"the command cannot be split into words: {error}", where="command") from error
     values = _values(config, run)
     program, *arguments = (_filled(word, values) for word in words)
-    return [sys.executable if program in ("python", "python3") else program, *arguments]
-
-
-def scores_path(config: ScriptExperiment, run: Path) -> Path:
-    """Return the path of the scores file, with placeholders replaced.
-
-    Raises:
-        PhmrunError: (exit 2) A placeholder has no value.
-    """
-    return Path(_filled(config.scores, _values(config, run)))
+    interpreted = sys.executable if program in ("python", "python3") else program
+    return [interpreted, *arguments], Path(_filled(config.scores, values))
 
 
 def check(config: ScriptExperiment) -> None:
@@ -60,7 +52,7 @@ def check(config: ScriptExperiment) -> None:
             a setting has no placeholder, or the file of scores is not in the run's folder. Seed, run folder and dense
             layers need none.
     """
-    words_of(config, Path("run"))
+    _, scores = words_and_scores(config, Path("run"))
     values = _values(config, Path("run"))
     used = [f"{match[1]}." for match in PLACEHOLDER.finditer(f"{config.command} {config.scores}")]
     dense = [f"{key}.structure" for key in config.structures if values[key] == {"structure": "dense"}]
@@ -70,7 +62,7 @@ def check(config: ScriptExperiment) -> None:
         what = f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect"
         hint = f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings."
         raise PhmrunError(what, where="command", hint=hint)
-    if not config.scores.startswith("{run}/") or ".." in Path(config.scores).parts:
+    if not config.scores.startswith("{run}/") or ".." in scores.parts:
         what = "several runs would share this file of scores: it is not in the run's folder {run}"
         hint = "Give the folder to the script, as in command: python train.py --out {run}"
         raise PhmrunError(what, where="scores", valid=["{run}/scores.json"], hint=hint)

@@ -117,19 +117,12 @@ class ScriptExperiment(Experiment):
     def _named_after_the_script(cls, values: Any) -> Any:
         """Name the experiment after its script, unless ``data`` is given.
 
-        Values without a command, or that are no dictionary, are returned unchanged.
+        The name is that of the command's first word without braces that ends like one of :data:`SCRIPTS`, without this
+        ending; else the program's, or "script" for an empty command. Values without a command, or that are no
+        dictionary, are returned unchanged.
         """
-        if isinstance(values, dict) and isinstance(values.get("command"), str) and not values.get("data"):
-            return {**values, "data": {"name": _script_name(values["command"])}}
-        return values
-
-
-def _script_name(command: str) -> str:
-    """Return the name of a command's first script, without its ending.
-
-    A script is a word without braces that ends like one of :data:`SCRIPTS`. If there is none, the program's name
-    counts; for an empty command, "script".
-    """
-    words = command.split()
-    names = [Path(word).stem for word in words if word.endswith(SCRIPTS) and "{" not in word]
-    return next(iter([*names, *(Path(word).name for word in words)]), "script")
+        if not isinstance(values, dict) or not isinstance(values.get("command"), str) or values.get("data"):
+            return values
+        words = values["command"].split()
+        names = [Path(word).stem for word in words if word.endswith(SCRIPTS) and "{" not in word]
+        return {**values, "data": {"name": [*names, *(Path(word).name for word in words), "script"][0]}}

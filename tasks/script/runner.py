@@ -15,7 +15,7 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.files import last_lines
 from phmrun.ledger import Run, State
 from phmrun.ledger.child import end, start
-from phmrun.tasks.script.command import check, scores_path, words_of
+from phmrun.tasks.script.command import check, words_and_scores
 from phmrun.tasks.script.config import ScriptExperiment
 from phmrun.tasks.script.recording import LOG, Recording, input_checksums, recording
 from phmrun.tasks.script.scores import read_scores
@@ -79,12 +79,11 @@ def _execute(record: Recording) -> None:
         Interrupted: A signal ended the script.
     """
     config, log = record.config, record.run.path / OUTPUT
-    words, scores = words_of(config, record.directory), scores_path(config, record.directory)
+    words, scores = words_and_scores(config, record.directory)
     facts = {"command": words, "directory": str(config.directory), "exit_code": None}
     record.segment.entry["script"] = facts
     record.segment.write()
-    if scores.is_file():
-        scores.unlink()
+    scores.unlink(missing_ok=True)
     code, timed_out = _completed(record, words, log)
     record.segment.entry["script"] = {**facts, "exit_code": code}
     if timed_out:

@@ -18,8 +18,6 @@ from phmrun.metrics.items import Items, checksum, packed
 
 NAME = re.compile(r"(?!validation/)[A-Za-z][\w.]*/[A-Za-z][\w.-]*")
 """Name of a score: split and metric. "validation/best" is phmrun's own."""
-PARAMETERS = "parameters"
-"""Key of the number of the network's parameters, beside the scores."""
 EXAMPLE = '{"test/accuracy": 97.1}'
 
 
@@ -111,10 +109,10 @@ def read_scores(path: Path) -> Scores:
     where, scores = str(path), Scores()
     try:
         content = parse_json(read_regular(path), unique=True)
-        if not isinstance(content, dict) or not content.keys() - {PARAMETERS}:
+        if not isinstance(content, dict) or not content.keys() - {"parameters"}:
             raise fault("there is no score in the file", f"The file is a JSON object: {EXAMPLE}.")
-        if PARAMETERS in content:
-            scores.parameters = natural(content.pop(PARAMETERS), "parameters")
+        if "parameters" in content:
+            scores.parameters = natural(content.pop("parameters"), "parameters")
         for name, score in content.items():
             entry = score if isinstance(score, dict) else {"value": score}
             if entry.keys() - {"value", "items"}:

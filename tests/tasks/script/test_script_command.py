@@ -7,7 +7,7 @@ import pytest
 
 from phmrun.config import Source, nested, resolve, run_id
 from phmrun.errors import PhmrunError
-from phmrun.tasks.script.command import check, scores_path, words_of
+from phmrun.tasks.script.command import check, words_and_scores
 from phmrun.tasks.script.config import ScriptExperiment
 
 RUN = Path("/runs/id/script")
@@ -21,7 +21,7 @@ def configured(command, **values):
 def words(command, **values):
     config = configured(command, **values)
     check(config)
-    return words_of(config, RUN)
+    return words_and_scores(config, RUN)[0]
 
 
 def test_values_defaults_seed_and_run_are_filled_in():
@@ -32,7 +32,7 @@ def test_values_defaults_seed_and_run_are_filled_in():
         *("--lr", "0.001", "--seed", "3", "--out", str(RUN)),
     ]
     assert words(command, layer={"structure": "phm", "n": 4}, lr=0.003)[3:6] == ["phm", "--n", "4"]
-    assert scores_path(configured(command), RUN) == RUN / "scores.json"
+    assert words_and_scores(configured(command, lr=0.1), RUN)[1] == RUN / "scores.json"
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,7 @@ def test_values_defaults_seed_and_run_are_filled_in():
         ("train {lr}", {"lr": None}, "no value for {lr}"),
         ("train", {"lr": 0.1}, "no placeholder for lr"),
         ("train {layer.structure}", {"layer": {"structure": "phm", "n": 4}}, "no placeholder for layer.n"),
+        ("train", {"scores": "{run}/{name}.json"}, "no value for {name}"),
         ("train 'x", {}, "cannot be split"),
         (" ", {}, "there is no command"),
     ],
