@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import flat, value_at
-from phmrun.errors import PhmrunError, nearest
+from phmrun.errors import PhmrunError, unknown
 from phmrun.tasks.script.config import ScriptExperiment
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][\w.-]*)(?:\|([^{}]*))?\}")
@@ -96,11 +96,8 @@ def _filled(template: str, values: Mapping[str, Any]) -> str:
         """Return the value of a placeholder as text, or its default."""
         value = value_at(values, match[1], default=match[2])
         if value is None:
-            names = _leaves(values)
-            close = nearest(match[1], names)
-            advice = f"Did you mean {{{close[0]}}}? " if close else ""
-            hint = f"{advice}{{{match[1]}|0}} has the default 0."
-            raise PhmrunError(f"no value for {match[0]} in this cell", where="command", valid=names, hint=hint)
+            what = f"no value for {match[0]} in this cell; {{{match[1]}|0}} has the default 0"
+            raise unknown("key", match[1], _leaves(values), where="command", what=what)
         if isinstance(value, Mapping) and value.keys() == {"structure"}:
             value = value["structure"]
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -88,7 +88,7 @@ def test_placeholders_that_a_cell_lacks_are_faults_of_the_plan(phmrun):
     grid = {"layer": ["dense"], "momentum": [0.9]}
     shown = phmrun("sweep", written(grid=grid, command="python job.py {momentun} {layer.structure}", seeds=1), code=2)
     assert "no value for {momentun}" in shown
-    assert "Did you mean {momentum}?" in shown
+    assert "Did you mean 'momentum'?" in shown
     assert not Path("starts.txt").exists()
 
 
