@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from filelock import FileLock
@@ -87,6 +87,28 @@ def tiny_run(shared_run: Callable[..., "Run"], tmp_path: Path) -> Callable[..., 
         original = shared_run(task, layer)
         shutil.copytree(original.path, tmp_path / "runs" / original.id)
         return Run(tmp_path / "runs" / original.id)
+
+    return run
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
+    """Calls ``phmrun`` with these arguments."""
+    from phmrun.cli.app import main
+
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("PHMRUN_RUNS", raising=False)
+
+    def run(*arguments: str) -> Result:
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        return Result(end.value.code, *capfd.readouterr())
 
     return run
 

@@ -1,36 +1,14 @@
-"""The command line run in this process, and a stand-in for what trains."""
+"""A stand-in for what trains, and a finished run."""
 
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def phmrun(capfd, monkeypatch) -> Callable[..., Result]:
-    """Calls ``phmrun`` with these arguments."""
-    from phmrun.cli.app import main
-
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.delenv("PHMRUN_RUNS", raising=False)
-
-    def run(*arguments: str) -> Result:
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        return Result(end.value.code, *capfd.readouterr())
-
-    return run
 
 
 class FakeExperiment(types.ModuleType):

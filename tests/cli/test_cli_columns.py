@@ -34,3 +34,12 @@ def test_a_table_that_fits_exactly_is_not_cut(screen):
     for width in (34, 35, 38, 40):
         lines = screen(width, ("row", "verdict"), [("a long name of a row", "different, worse")], labels=("row",))
         assert "".join(lines).count("different, worse") == 1
+
+
+def test_names_are_never_folded_and_columns_left_out_are_named(screen, capsys):
+    name = "sva-builtin-low-rank-1-6505820b2368"
+    columns = ("run", "state", "layer", "parameters", "step", "test/accuracy")
+    rows = [(name, "done", "low-rank budget=1/4", 280834, 30, 49.96)]
+    lines = screen(60, columns, rows, drop=("step", "state", "parameters", "layer"))
+    assert [line.split() for line in lines[1:]] == [[name, "49.96"]]
+    assert "too narrow for: state, layer, parameters, step" in capsys.readouterr().err

@@ -1,8 +1,6 @@
-import io
 import logging
 
 import pytest
-from rich.console import Console
 
 from phmrun.cli import console
 from phmrun.errors import PhmrunError
@@ -21,26 +19,6 @@ def test_plain_error_lines_where_there_is_no_terminal(capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "phmrun: error: a.yaml:3: it broke [red]x[/red]\nvalid: x, y\nDo so.\n"
-
-
-@pytest.fixture
-def narrow(monkeypatch):
-    """A terminal of 60 columns for results, and what is printed on it."""
-    screen = io.StringIO()
-    terminal = Console(file=screen, force_terminal=True, width=60, color_system=None)
-    monkeypatch.setattr(console, "stdout", lambda: terminal)
-    return screen
-
-
-def test_names_are_never_folded_and_columns_left_out_are_named(narrow, capsys):
-    name = "sva-builtin-low-rank-1-6505820b2368"
-    columns = ("run", "state", "layer", "parameters", "step", "test/accuracy")
-    rows = [(name, "done", "low-rank budget=1/4", 280834, 30, 49.96)]
-    console.print_table(columns, rows, drop=("step", "state", "parameters", "layer"))
-    lines = narrow.getvalue().splitlines()
-    assert len(lines) == 2
-    assert lines[1].split() == [name, "49.96"]
-    assert "too narrow for: state, layer, parameters, step" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
-"""A vocabulary, sentences, and the command line run in this process."""
+"""A vocabulary and sentences."""
 
 import random
-from collections.abc import Callable
-from typing import NamedTuple
 
 import pytest
 
@@ -23,22 +21,3 @@ def lines() -> list[str]:
     """Sentences of different lengths, one of them empty."""
     draw = random.Random(0)
     return ["", *(" ".join(draw.choices(WORDS, k=draw.randrange(1, 9))) for _ in range(11))]
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def phmrun(capfd) -> Callable[..., Result]:
-    """Calls ``phmrun`` with these arguments."""
-    from phmrun.cli.app import main
-
-    def run(*arguments: str) -> Result:
-        with pytest.raises(SystemExit) as end:
-            main(arguments)
-        return Result(end.value.code, *capfd.readouterr())
-
-    return run

@@ -7,7 +7,6 @@ import torch
 from test_tasks import killed, outcome, same
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.cli.app import main
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
@@ -70,11 +69,10 @@ def test_adapted_network_starts_as_the_parent_and_keeps_its_weights(parent, tmp_
 
 
 @pytest.mark.parametrize(("parent", "task"), [("lm", "lm"), ("nmt", "nmt")], indirect=["parent"])
-def test_merged_run_predicts_the_same_without_its_base(task, parent, tmp_path):
+def test_merged_run_predicts_the_same_without_its_base(task, parent, tmp_path, phmrun):
     run = run_of(run_experiment(adapted(task, tmp_path, parent), tmp_path / "runs"))
-    with pytest.raises(SystemExit) as end:
-        main(["compress", str(run.path), "--layer", "dense", "--calibrate", "0", "--runs-dir", str(run.path.parent)])
-    assert end.value.code in (0, None)
+    merging = ("compress", str(run.path), "--layer", "dense", "--calibrate", "0", "--runs-dir", str(run.path.parent))
+    assert phmrun(*merging).code in (0, None)
     (path,) = (path for path in run.path.parent.iterdir() if path not in (run.path, parent.path))
     base_size = json.loads(parent.parameters_path.read_text())["total"]
     parent.path.rename(tmp_path / "moved")
