@@ -14,16 +14,16 @@ IDLE = 3
 """Column of ``/proc/stat`` for an idle core; the next one is for a core that waits for a disk."""
 
 
-def busy_cores(seconds: float = LOOK) -> int:
+def busy_cores() -> int:
     """Return the number of usable cores that other processes keep busy.
 
-    It is the rounded sum of the cores' busy shares, by all processes. This process sleeps for ``seconds`` (0.25)
+    It is the rounded sum of the cores' busy shares, by all processes. This process sleeps for 0.25 seconds
     meanwhile. Without ``/proc/stat`` the number is 0, at once.
     """
     before = core_ticks()
     if not before:
         return 0
-    time.sleep(seconds)
+    time.sleep(LOOK)
     after = core_ticks()
     cores = [core for core in usable() if core in before and core in after]
     spent = [[late - early for early, late in zip(before[core], after[core], strict=True)] for core in cores]

@@ -71,14 +71,14 @@ class Interrupted(KeyboardInterrupt):
         self.code = ExitCode(128 + which)
 
 
-def nearest(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:
-    """Return at most ``most`` candidates similar to ``name``, best first.
+def nearest(name: str, candidates: Iterable[str]) -> list[str]:
+    """Return at most three candidates similar to ``name``, best first.
 
     The result is empty if none is similar. Similar is a ratio of 0.5 or more by difflib. Case is ignored; dashes and
     underscores are equal.
     """
     by_key = {candidate.replace("_", "-").lower(): candidate for candidate in candidates}
-    matches = difflib.get_close_matches(name.replace("_", "-").lower(), by_key, n=most, cutoff=0.5)
+    matches = difflib.get_close_matches(name.replace("_", "-").lower(), by_key, n=3, cutoff=0.5)
     return [by_key[match] for match in matches]
 
 

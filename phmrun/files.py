@@ -146,9 +146,9 @@ def write_text(path: Path, text: str, before_renaming: Callable[[], None] | None
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any, before_renaming: Callable[[], None] | None = None) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON, atomically; see :func:`replacing`."""
-    write_text(path, json_text(value), before_renaming)
+    write_text(path, json_text(value))
 
 
 def json_text(value: Any) -> str:

@@ -150,12 +150,11 @@ TIME = Metric("time", unit="s", lower_is_better=True, bounds=(0.0, math.inf))
 def find_metric(score: str) -> Metric | None:
     """Return the metric of a score by the score's name, or None.
 
-    Parts are dropped from the end of the name until a metric has it. For each name, metrics of the task are tried, then
-    registered ones. Metrics of other tasks are tried last. All times ("time/…") have one metric.
+    Parts are dropped from the end of the name until a metric has it. Registered metrics are tried before those of
+    tasks. All times ("time/…") have one metric.
 
     Args:
         score: Name, with or without split and part: "bleu", "test/accuracy-matched", "test/accuracy-of-majority".
-        task: Task of the run, whose own metrics take precedence.
     """
     if score.startswith("time/"):
         return TIME

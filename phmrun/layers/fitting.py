@@ -169,19 +169,17 @@ def best_coupled_blocks(
     return b, d, c
 
 
-def padded(
-    weight: Tensor, covariance: Tensor | None, rows: int, columns: int, ridge: float = RIDGE
-) -> tuple[Tensor, Tensor]:
+def padded(weight: Tensor, covariance: Tensor | None, rows: int, columns: int) -> tuple[Tensor, Tensor]:
     """Return W padded with zeros, and C padded, in double precision.
 
     W becomes ``[rows, columns]``, C ``[columns, columns]``. C of None is the identity; otherwise it gets a ridge, see
-    :func:`steadied`. Padded inputs have the variance ``ridge`` times the mean of C's diagonal.
+    :func:`steadied`. Padded inputs have the variance :data:`RIDGE` times the mean of C's diagonal.
     """
     more_rows, more_columns = rows - weight.shape[0], columns - weight.shape[1]
     eye = torch.eye(columns, dtype=torch.float64, device=weight.device)
     steady = eye[more_columns:, more_columns:] if covariance is None else steadied(covariance)
     if more_columns:
-        beyond = ridge * float(steady.diagonal().mean()) * eye[:more_columns, :more_columns]
+        beyond = RIDGE * float(steady.diagonal().mean()) * eye[:more_columns, :more_columns]
         steady = torch.block_diag(steady, beyond)
     return F.pad(weight.double(), (0, more_columns, 0, more_rows)), steady
 

@@ -30,9 +30,3 @@ def test_another_test_file(phmrun, experiment, run_dir, tmp_path):
     for options in (["--src", "a.en"], ["--test", "a", "--split", "dev"], ["--test", "a", "--src", "b"]):
         assert phmrun("eval", str(run_dir), *options).code == 2
     assert len(experiment.calls) == 3
-
-
-def test_without_a_run_the_latest_is_scored_and_named(phmrun, experiment, run_dir):
-    result = phmrun("eval", "--runs-dir", str(run_dir.parent))
-    assert [call[1][0].path for call in experiment.calls] == [run_dir]
-    assert f"run {run_dir.name} (done)" in result.err

@@ -30,9 +30,9 @@ def test_latest_names_its_run(phmrun, experiment, run_dir, type_in):
     running = Run.create(run_dir.parent, "nmt-builtin-dense-1-aaaaaaaaaaaa", (run_dir / "config.yaml").read_text())
     with running.lock():
         running.set_state(State.RUNNING, step=3)
-        for verb in (("predict",), ("eval",)):
+        for arguments in (["predict", "latest"], ["eval"]):
             type_in(b"ein hund")
-            result = phmrun(*verb, "latest", "--runs-dir", str(run_dir.parent))
+            result = phmrun(*arguments, "--runs-dir", str(run_dir.parent))
             assert (result.code, result.err.strip()) == (0, f"run {run_dir.name} (done)")
         type_in(b"ein hund")
         assert phmrun("-q", "predict", str(run_dir)).err == ""

@@ -1,4 +1,4 @@
-"""Fixtures shared by the tests of downloads."""
+"""A data directory, and servers of downloads."""
 
 import shutil
 import subprocess
@@ -7,6 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 from file_server import Server
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
+    return tmp_path
 
 
 @pytest.fixture

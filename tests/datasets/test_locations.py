@@ -23,11 +23,7 @@ from phmrun.datasets import locations as locations_module
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import sha256_of
 
-
-@pytest.fixture(autouse=True)
-def data(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("data")
 
 
 def fill(dataset: Dataset, root: Path) -> None:

@@ -13,12 +13,6 @@ from phmrun.files import write_text
 TREE = "1\tGo\tgo\tVERB\t_\t_\t0\troot\t_\t_\n2\t!\t!\tPUNCT\t_\t_\t1\tpunct\t_\t_\n\n"
 
 
-@pytest.fixture
-def data(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
-    return tmp_path
-
-
 def dataset(format, **sizes):
     return Dataset("some", ("nmt",), "s", "l", format, sizes={"train": sizes})
 

@@ -1,32 +1,11 @@
-"""The documented layer of a user's own: what it computes, and that every verb takes it by ``--plugin``."""
+"""The documented layer of a user's own: what it computes."""
 
 import pytest
+import structure_cases  # noqa: F401  (it registers the layer)
 import torch
-from structure_cases import EXAMPLE
 
 from phmrun.errors import PhmrunError
 from phmrun.layers import Linear, build_structure
-
-PLUGIN = ("--plugin", str(EXAMPLE))
-
-
-@pytest.fixture
-def phmrun(capfd, monkeypatch, tmp_path):
-    """Calls ``phmrun``, and gives what it prints."""
-    from phmrun.cli.app import main
-
-    monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setenv("PHMRUN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PHMRUN_RUNS", str(tmp_path / "runs"))
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as end:
-            main([*arguments, *PLUGIN])
-        out, err = capfd.readouterr()
-        assert end.value.code == 0, err
-        return out
-
-    return run
 
 
 @pytest.mark.parametrize("size", [(4, 6), (6, 4), (5, 5), (1, 3)])
