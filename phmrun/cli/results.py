@@ -65,7 +65,7 @@ def add(
             advance(1)
     if weightless:
         note(f"{counted(weightless, 'run')} without weights here; their records have no checksums of weights")
-    written += _design(what, runs_dir, to)
+    written += _design(what, to)
     if as_json:
         console.print_json({"files": written})
         return
@@ -73,7 +73,7 @@ def add(
     console.print_line(f"{counted(len(runs), 'result')} in {to}, {size / 1024:,.0f} KiB")
 
 
-def _design(what: list[str], runs_dir: Path, to: Path) -> list[Path]:
+def _design(what: list[str], to: Path) -> list[Path]:
     """Copy a sweep's file to ``sweep.yaml`` beside its results, unless there is one.
 
     Returns:

@@ -101,12 +101,13 @@ def _melted(frame: DataFrame, metric: str) -> DataFrame:
     names |= {"run": "seed"} if system != "run" and "seed" not in heads else {}
     names |= {"task": "dataset"} if "dataset" not in heads else {}
     heads = [names.get(head, head) if names.get(head) not in heads else head for head in heads]
-    where = str(frame["where"].iloc[0]) if len(frame) else ""
+    file, colon, _ = (str(frame["where"].iloc[0]) if len(frame) else "").rpartition(":")
+    where = f"{file}:1" if colon else ""  # rows of no file have no line of heads
     if twice := [head for head in heads if heads.count(head) > 1]:
-        raise bad(f"the column {twice[0]!r} occurs twice", _line(where, 1), hint="Keep the one that is meant.")
+        raise bad(f"the column {twice[0]!r} occurs twice", where, hint="Keep the one that is meant.")
     frame = frame.set_axis(heads, axis=1)
     if "value" not in heads:
-        frame = _wide(frame, metric, where)
+        frame = _wide(frame, where)
     if "metric" not in frame and metric:
         frame = frame.assign(metric=metric.rpartition("/")[2] if "dataset" in frame else metric)
     if "dataset" in frame and "metric" in frame:
@@ -114,7 +115,7 @@ def _melted(frame: DataFrame, metric: str) -> DataFrame:
     return frame
 
 
-def _wide(frame: DataFrame, metric: str, where: str) -> DataFrame:
+def _wide(frame: DataFrame, where: str) -> DataFrame:
     """Return a table of one column for each metric, seed or system in long form.
 
     Beside systems, columns are seeds if they are named so, else metrics. Without systems, columns are systems, and rows
@@ -130,14 +131,14 @@ def _wide(frame: DataFrame, metric: str, where: str) -> DataFrame:
     scores = [head for head in frame if head not in ids and _has_numbers(frame[head])]
     if not scores:
         shown = ", ".join(map(repr, frame.columns.drop("where"))) or "none"
-        raise bad(f"no column has scores; the columns are {shown:.160}", _line(where, 1), hint=EXAMPLE)
+        raise bad(f"no column has scores; the columns are {shown:.160}", where, hint=EXAMPLE)
     kind = "system"
     if "system" in frame:
         kind = "seed" if all(map(_SEED.fullmatch, scores)) and "seed" not in frame else "metric"
     elif "seed" not in frame and "item" not in frame:
         frame, ids = frame.assign(seed=[str(number) for number in range(1, len(frame) + 1)]), [*ids, "seed"]
     if kind == "metric" and "metric" in frame:
-        raise bad(f"{scores[0]!r} is no seed, and the table has a column 'metric'", _line(where, 1), hint=EXAMPLE)
+        raise bad(f"{scores[0]!r} is no seed, and the table has a column 'metric'", where, hint=EXAMPLE)
     long = frame.melt(ids, scores, kind, "value")
     if kind == "seed":
         long["seed"] = long["seed"].str.extract(_SEED, expand=False)
@@ -147,12 +148,6 @@ def _wide(frame: DataFrame, metric: str, where: str) -> DataFrame:
 def _has_numbers(column: Any) -> bool:
     """True if a column of a table has a number, or only texts "nan" of diverged runs."""
     return bool(pandas.to_numeric(column, errors="coerce").notna().any()) or {*map(_text, column)} - {""} == {"nan"}
-
-
-def _line(where: str, number: int) -> str:
-    """Return the place of a line in the file of another place; a row of no file has none."""
-    path, separator, _ = where.rpartition(":")
-    return f"{path}:{number}" if separator else ""
 
 
 def _files(path: Path) -> list[Path]:
