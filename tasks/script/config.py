@@ -19,8 +19,6 @@ SCRIPTS = (".py", ".sh", ".R", ".jl", ".pl", ".rb", ".js", ".ipynb")
 class ScriptData(Section):
     """Name of the experiment, in the place of a task's data."""
 
-    files: ClassVar[tuple[str, ...]] = ()
-
     name: str = Field("script", min_length=1)
     """Name of the experiment in tables and run ids; default: the script's name."""
 
