@@ -9,7 +9,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, RunsDirectory
 from phmrun.cli.runs import RunArguments
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, unknown
 from phmrun.progress import waiting
 
 if TYPE_CHECKING:
@@ -93,15 +93,14 @@ def plot_pareto(
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.ledger import Run
         from phmrun.results.baselines import baseline_rows
-        from phmrun.results.costs import COSTS, points_of, require_cost
+        from phmrun.results.costs import COSTS, points_of
         from phmrun.results.plots.runs import heading as heading_of
         from phmrun.results.plots.sweeps import draw_pareto
         from phmrun.sweeps.results import Asked, view
 
-    if over in CLOCKED:
-        reason = f"{over} depends on what else the machine did"
-        raise PhmrunError(reason, where="--over", valid=[name for name in COSTS if name not in CLOCKED])
-    require_cost(over, "--over")
+    if over in CLOCKED or over not in COSTS:
+        reason = f"{over} depends on what else the machine did" if over in CLOCKED else None
+        raise unknown("cost", over, COSTS.keys() - set(CLOCKED), where="--over", what=reason)
     selection = view(what, runs_dir, Asked(scores=[score] if score else []))
     tell_faults(selection.statuses)
     table = selection.table

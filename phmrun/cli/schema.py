@@ -52,9 +52,12 @@ def schema(
     with waiting("preparing"):
         configuration = TASKS.get(task).load("schema")
         from phmrun.config import Source, json_schema
-        from phmrun.config.layering import with_network_options
+        from phmrun.config.layering import registry_of_networks, with_network_options
 
         if model:
+            registry = registry_of_networks(configuration)
+            if registry is None or model not in registry:
+                raise unknown("network", model, registry.names() if registry else (), where="--model")
             configuration = with_network_options(configuration, [Source("--model", {"model": {"network": model}})])
     print(json.dumps(json_schema(configuration), indent=2, ensure_ascii=False, default=str))
 

@@ -20,7 +20,7 @@ from phmrun.config.sections import EmbeddingConfig, LayerConfig
 from phmrun.config.sources import Source, nested, read_source
 from phmrun.documents import below
 from phmrun.errors import PhmrunError, nearest
-from phmrun.registry import FREEZE, STRUCTURES, TASKS
+from phmrun.registry import FREEZE, STRUCTURES, TASKS, Registry
 from phmrun.section import OpenSection, Section, former_name, is_section
 
 E = TypeVar("E", bound=Experiment)
@@ -130,6 +130,13 @@ def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
     return schema if options is None else _with_options(schema, section, options)
 
 
+def registry_of_networks(schema: type[Experiment]) -> Registry | None:
+    """Return the registry that ``model.network`` of a schema names an object of; None if it has no such key."""
+    section = schema.model_fields["model"].annotation
+    field = section.model_fields.get("network") if is_section(section) else None
+    return next((mark.registry for mark in field.metadata if isinstance(mark, Registered)), None) if field else None
+
+
 def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterator[tuple[str, type[Section]]]:
     """Yield each network of a plug-in or another package with its options.
 
@@ -140,9 +147,7 @@ def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterat
     Raises:
         PhmrunError: (exit 2) The attribute ``options`` of a network is no section.
     """
-    section = schema.model_fields["model"].annotation
-    field = section.model_fields.get("network") if is_section(section) else None
-    registry = next((mark.registry for mark in field.metadata if isinstance(mark, Registered)), None) if field else None
+    section, registry = schema.model_fields["model"].annotation, registry_of_networks(schema)
     for network in registry.foreign_names() if registry else ():
         options = getattr(registry.get(network), "options", None) if registry and name in (None, network) else None
         if options is not None and not is_section(options):

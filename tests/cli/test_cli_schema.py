@@ -8,6 +8,8 @@ def test_schema(phmrun):
     layer = document["$defs"]["LayerConfig"]["anyOf"][0]["properties"]
     assert {"dense", "phm"} <= set(layer["structure"]["examples"])
     assert document["$defs"]["BatchConfig"]["properties"]["size"]["minimum"] == 1
+    refused = phmrun("schema", "nmt", "--model", "transformr")
+    assert (refused.code, "Did you mean 'transformer'?" in refused.err) == (2, True)
 
 
 def test_schema_of_sweep_files(phmrun):
