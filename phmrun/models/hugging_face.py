@@ -337,7 +337,10 @@ class HuggingFaceNetwork(nn.Module):
         if not any(longest):
             what = f"a network of {settings.model_type} names no longest sequence"
             raise PhmrunError(what, where="model.path", hint='Add "max_position_embeddings" to its config.json.')
-        self.positions = int(next(filter(None, longest)))
+        # RoBERTa and its kin number positions from behind the padding row.
+        tables = (part for name, part in self.model.named_modules() if name.endswith("position_embeddings"))
+        paddings = [part.padding_idx for part in tables if getattr(part, "padding_idx", None) is not None]
+        self.positions = int(next(filter(None, longest))) - max(paddings, default=-1) - 1
 
     def read_start(self) -> None:
         """Read the weights of the folder in place, before a run's first step; without a folder, nothing is done.
@@ -403,9 +406,8 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     Raises:
         PhmrunError: (exit 3) There is no tokenizer, it is damaged, or has more tokens than the embedding has rows.
     """
-    path, where = folder / "tokenizer.json", folder
+    path = folder / "tokenizer.json"
     if path.is_file():
-        where = path
         with intact("the tokenizer is", path):
             try:
                 tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
@@ -417,7 +419,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     entries = tokenizer.get_vocab_size(with_added_tokens=True)
     if entries > size:
         what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
-        raise PhmrunError(what, where=str(where), hint="Take both from one model.", code=ExitCode.DATA)
+        raise PhmrunError(what, where=str(folder), hint="Take both from one model.", code=ExitCode.DATA)
     return TokenizerVocabulary(tokenizer, size=size, roles=roles)
 
 

@@ -51,7 +51,6 @@ class Verdict(StrEnum):
 
 
 BELOW_FLOOR = "the reference does not beat its best floor"
-DECIDED = (Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.NOT_WORSE)
 
 
 class Population(StrEnum):

@@ -23,7 +23,7 @@ from phmrun.exchange.further_training import further_training
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.layers.linear import Linear
 from phmrun.layers.network import structures_of
-from phmrun.models.hugging_face import folder_tokenizer, fresh_settings
+from phmrun.models.hugging_face import HuggingFaceNetwork, folder_tokenizer, fresh_settings
 from phmrun.models.sentences import batch_of
 from phmrun.tasks.nli.config import NLIOptions
 
@@ -85,6 +85,14 @@ def test_a_long_sentence_is_read_up_to_its_share_of_the_positions(bert):
     network.longest = 2
     _, lengths, _ = network.joined(sides(folder_tokenizer(bert, 80)))
     assert lengths.max() <= 2 + 2 + 3
+
+
+def test_positions_of_roberta_begin_behind_the_padding():
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    settings = transformers.RobertaConfig(vocab_size=9, max_position_embeddings=12, pad_token_id=1, **sizes)
+    network = HuggingFaceNetwork(settings, {}, "", None, "SequenceClassification")
+    assert network.positions == 10
+    assert network.model(input_ids=torch.full((1, 10), 5)).logits.shape == (1, 2)
 
 
 @pytest.mark.parametrize(
