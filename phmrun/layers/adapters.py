@@ -76,7 +76,7 @@ class Adapter(nn.Module):
 
 @torch.no_grad()
 def start_at_zero(structure: Structure, std: float) -> None:
-    """Draw the parameters in place, then zero as few as make W zero.
+    """Draw the parameters in place, then zero as few as make W zero: of the trained ones, unless all are frozen.
 
     Of several factors, the one that :meth:`Structure.factors_read` names last is set to zero, as in LoRA. On the meta
     device nothing is set to zero. ``std`` is the standard deviation of W before it is zero.
@@ -100,12 +100,13 @@ def start_at_zero(structure: Structure, std: float) -> None:
 
 
 def _subsets(structure: Structure) -> Iterator[tuple[nn.Parameter, ...]]:
-    """Yield the sets of trained parameters, smallest first.
+    """Yield the sets of trained parameters, smallest first; of all parameters if none is trained.
 
     Within a size, those come first that :meth:`Structure.factors_read` names last; those that it does not name come at
     the end.
     """
-    trained = {name: value for name, value in structure.named_parameters() if value.requires_grad}
+    parameters = dict(structure.named_parameters())
+    trained = {name: value for name, value in parameters.items() if value.requires_grad} or parameters
     factors = [name for name in reversed(list(structure.factors_read())) if name in trained]
     ordered = [trained[name] for name in dict.fromkeys([*factors, *trained])]
     for size in range(1, len(ordered) + 1):

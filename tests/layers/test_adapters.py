@@ -125,6 +125,13 @@ def test_converted_model_starts_as_it_was_and_trains_the_updates_only(of, option
         assert torch.equal(parameter, before[name]) is (name not in trained), name
 
 
+def test_update_that_is_frozen_whole_keeps_the_model_as_it_was():
+    model = Reader()
+    probed = convert(model, "added", of="low-rank", options="rank=1", freeze="inside.u,inside.v")
+    assert torch.equal(probed(TOKENS), model(TOKENS))
+    assert not any(parameter.requires_grad for parameter in probed.parameters())
+
+
 def test_merged_model_is_plain_and_computes_the_same():
     model = stepped(convert(Reader().double(), "added", of="phm", options="n=2"))
     merged = merge(model)
