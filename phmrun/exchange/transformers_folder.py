@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from phmrun.errors import PhmrunError
@@ -73,6 +73,8 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     """
     plain = folded(merge(network)).eval()
     plain.save_pretrained(folder)
+    for weights in folder.glob("*.safetensors"):  # safetensors 0.8 writes for the owner alone, whatever the umask
+        weights.chmod((folder / "config.json").stat().st_mode)
     kind = type(network).__name__
     code = f'model = {kind}.from_pretrained("{name}")'
     what = "This model has dense matrices: transformers loads it as it is."
@@ -170,7 +172,7 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         "alpha_pattern": {place: rank for place, rank in ranks.items() if rank != usual},
     }
     write_json(folder / "adapter_config.json", settings)
-    save_file(tensors, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+    (folder / "adapter_model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
     classes = f", num_labels={network.config.num_labels}" if head else ""
     code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"{classes}), "{name}")'
     page = CARD.format(

@@ -112,6 +112,12 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
     base = transformers.AutoModelForCausalLM.from_pretrained(place)
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()(TOKENS).logits
     torch.testing.assert_close(joined, logits_of(tmp_path / "plain"), rtol=1e-3, atol=1e-4)
+    files = [
+        tmp_path / "plain" / "model.safetensors",
+        tmp_path / "updates" / "adapter_model.safetensors",
+        trained.run.config_path,
+    ]
+    assert len({file.stat().st_mode for file in files}) == 1  # readable by whom the umask lets read
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
