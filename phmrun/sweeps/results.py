@@ -84,11 +84,14 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
     name stands for all finished runs.
 
     Raises:
-        PhmrunError: (exit 2) A name does not exist, or no run is done.
+        PhmrunError: (exit 2) A name does not exist, no run is done, or cells or seeds of runs are asked for.
     """
     asked = asked or Asked()
     if len(names) == 1 and names[0].endswith((".yaml", ".yml")):
         return view_of_sweep(names[0], runs_dir, asked)[0]
+    if asked.only or asked.seeds is not None:
+        hint = "Name a sweep's file, or the runs themselves; `phmrun runs list --where KEY=VALUE` lists some."
+        raise PhmrunError("only cells of a sweep are chosen by these", where="--only, --seeds", hint=hint)
     runs = [Run.find(runs_dir, name, lenient=True) for name in names] if names else done(list_runs(runs_dir))
     if not runs:
         raise PhmrunError(

@@ -46,6 +46,7 @@ def test_table_shows_mean_deviation_and_seeds(phmrun, runs_dir):
     assert "* different from the dense cell" in result.out
     assert "over test items, these runs fixed" in result.out
     assert "test/accuracy: labels:a+b|weights:best\n" in result.out
+    assert phmrun("table", "--runs-dir", str(runs_dir), "--only", "layer=phm").code == 2
 
 
 def test_markdown_and_latex(phmrun, runs_dir, tmp_path):
