@@ -129,9 +129,8 @@ def compress(
     if as_json:
         _print_json(trained, plan, result)
     elif result:
-        console.print_scores(result.metrics)
         console.print_line(_sizes(trained, result.run_dir, plan))
-        console.print_outcome(result.run_id, result.state)
+        console.print_result(result.run_id, result.run_dir, result.metrics, as_json, result.state)
 
 
 def _config_with(chosen: Settings, trained: "TrainedModel") -> "Experiment":

@@ -208,23 +208,18 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         print_note(sentence)
 
 
-def print_outcome(run_id: str, state: str) -> None:
-    """Print the state of a run, with a hint if it is interrupted.
-
-    It goes to standard output.
-    """
-    further = "; the same command continues it" if state == "interrupted" else ""
-    print_line(f"run {run_id} is {state}{further}")
-
-
 def print_result(run_id: str, run_dir: Path, metrics: Mapping[str, Any], as_json: bool, state: str = "") -> None:
-    """Print scores and, if it is named, the state of a run; or its id, directory and scores as JSON."""
+    """Print scores and, if it is named, the state of a run, or its id, directory and scores as JSON.
+
+    An interrupted run has a hint.
+    """
     if as_json:
         print_json({"run_id": run_id, "run_dir": run_dir, "metrics": metrics})
         return
     print_scores(metrics)
     if state:
-        print_outcome(run_id, state)
+        further = "; the same command continues it" if state == "interrupted" else ""
+        print_line(f"run {run_id} is {state}{further}")
 
 
 def confirm(question: str, hint: str) -> None:

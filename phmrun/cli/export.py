@@ -8,6 +8,7 @@ import typer
 
 from phmrun.cli import console
 from phmrun.cli.options import LATEST, Checkpoint, Json, Plugin, RunArgument, RunsDirectory, choose_run
+from phmrun.errors import PhmrunError
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
@@ -51,6 +52,9 @@ def export(
         phmrun export latest --compare
         phmrun export latest --format ctranslate2 --quantization int8
     """
+    if compare and (out or factored or checkpoint or quantization != "none"):
+        what = "--compare writes all formats of the weights that training scored"
+        raise PhmrunError(what, where="--out, --factored, --quantization, --checkpoint", hint="Leave these out.")
     plugins = load_plugins(plugin)
     source = choose_run(runs_dir, run)
     if compare:

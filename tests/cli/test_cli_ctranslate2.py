@@ -62,6 +62,7 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tiny_run, tmp_path):
         (("eval", "latest", "--engine", "ctranslate2"), "decoding.engine: there is no such key"),
         (("export", "latest", "--quantization", "int3"), "no quantization 'int3'"),
         (("export", "latest", "--format", "ctranslate2", "--factored"), "dense matrices only"),
+        (("export", "latest", "--compare", "--checkpoint", "last"), "--compare writes all formats"),
         (("export", "latest", "--format", "ctranslate3"), "'ctranslate2'"),
     ):
         refused = phmrun(*arguments, "--runs-dir", str(tmp_path / "runs"))
