@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from phmrun.families.sequence_to_sequence.config import ParallelDataConfig
-from phmrun.families.sequence_to_sequence.data import ParallelCorpus, ParallelData, build_parallel_data, builtin_pairs
+from phmrun.families.sequence_to_sequence.data import ParallelData, build_parallel_data, builtin_pairs
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.lines import read_parallel
 
@@ -22,26 +21,17 @@ _PAIRS = 8_000  # training pairs of the dictionary; more change the score by les
 def build_data(config: TranslationExperiment, cache: Path) -> ParallelData:
     """Build the data module of an experiment.
 
-    Prepared corpora are in ``cache``.
+    Prepared corpora are in ``cache``. The built-in corpus, English and German in either direction, has parts of the
+    test set, and a dictionary baseline.
 
     Raises:
-        PhmrunError: (exit 3) A file or dataset is not on this machine. (exit 2) The dataset lacks a language.
+        PhmrunError: A file or dataset is not on this machine (exit 3), or lacks a language (exit 2).
     """
-    return build_parallel_data(config, cache, builtin_corpus)
-
-
-def builtin_corpus(data: ParallelDataConfig, cache: Path) -> ParallelCorpus:
-    """Return the built-in corpus, unpacked into ``cache``.
-
-    It has the dictionary baseline, and parts of the test set.
-
-    Raises:
-        PhmrunError: (exit 2) The languages are not English and German, in either direction.
-    """
-    pairs = builtin_pairs("translation", ("en", "de"), data, cache)
-    train = pairs.files["train"]
-    words = {"dictionary": lambda sources: dictionary_baseline(read_parallel(*train), sources)}
-    return replace(pairs, baselines=words)
+    data = build_parallel_data(config, cache, partial(builtin_pairs, "translation", ("en", "de")))
+    if config.data.name == "builtin":
+        train = data.files["train"]
+        data.baselines["dictionary"] = lambda sources: dictionary_baseline(read_parallel(*train), sources)
+    return data
 
 
 def dictionary(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

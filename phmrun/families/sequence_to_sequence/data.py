@@ -113,13 +113,11 @@ class ParallelCorpus:
         files: (source, target) files by split: "train", "dev" and any test sets.
         fingerprints: SHA-256 sums that identify the text.
         parts: Files by split that name, line by line, the part of each pair.
-        baselines: Baselines without a model, by name.
     """
 
     files: Files
     fingerprints: Mapping[str, str]
     parts: Mapping[str, Path] = field(default_factory=dict)
-    baselines: Mapping[str, Baseline] = field(default_factory=dict)
 
 
 class ParallelData(BucketedData[Vocabularies]):
@@ -129,7 +127,7 @@ class ParallelData(BucketedData[Vocabularies]):
 
     Args:
         config: Resolved config.
-        corpus: Corpus to read; its baselines are used beside "copy".
+        corpus: Corpus to read.
         cache: Directory of prepared corpora.
     """
 
@@ -143,7 +141,7 @@ class ParallelData(BucketedData[Vocabularies]):
         sums = {f"vocabulary {side}": words.mark for side, words in sides.items()}
         super().__init__(config, corpus.files, {**corpus.fingerprints, **sums})
         self.parts, self.cache = corpus.parts, cache
-        self.baselines: dict[str, Baseline] = {"copy": list, **corpus.baselines}
+        self.baselines: dict[str, Baseline] = {"copy": list}
         self.measures: dict[str, OutputMeasure] = {}
 
     @cached_property

@@ -10,6 +10,7 @@ from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.tasks.nmt.data import build_data, dictionary, dictionary_baseline
+from phmrun.text.lines import read_parallel
 
 
 def config_of(**data):
@@ -27,6 +28,12 @@ def test_the_builtin_corpus_is_scored_in_parts_and_beside_a_dictionary(tmp_path)
     with pytest.raises(PhmrunError, match="no language 'fr'") as caught:
         build_data(config_of(name="builtin", source="en", target="fr"), tmp_path)
     assert caught.value.valid == ("en", "de")
+
+
+def test_the_dictionary_learns_from_no_held_out_pair(tmp_path):
+    data = build_data(config_of(hold_out=0.9), tmp_path)
+    sources = [*data.inputs("dev")][:300]
+    assert data.baselines["dictionary"](sources) == dictionary_baseline(read_parallel(*data.files["train"]), sources)
 
 
 def test_a_dictionary_by_hand():
