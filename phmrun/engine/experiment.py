@@ -174,8 +174,9 @@ def train(
 
     quiet_lightning()
     check_hardware(config.training, config.hardware)
-    if config.training.max_steps == 0 and not (derivation and derivation.start):
-        hint = f"`phmrun train {config.task} --dry-run` prints the plan and trains nothing."
+    given = getattr(config.model, "path", None) or (derivation and derivation.start)
+    if config.training.max_steps == 0 and not given:
+        hint = f"`phmrun train {config.task} --dry-run` prints the plan. A folder's weights (model.path) need no step."
         what = "no optimizer step is to be trained: max_steps is 0"
         raise PhmrunError(what, where="training.max_steps", valid=("1 or more",), hint=hint)
     wandb_mode(config.logging.wandb)  # raises on an unknown mode, before a run directory exists
@@ -258,8 +259,8 @@ class _Training:
             take_over_base(module, self.run, self.config)
         if begins and start is not None:
             start(module)
-            if not self.config.training.max_steps:
-                save_start(self.run.checkpoints, module)
+        if begins and not self.config.training.max_steps:
+            save_start(self.run.checkpoints, module)
         if self.derivation and self.derivation.teacher:
             distillation = self.config.distillation
             module.teacher = Teacher(self.derivation.teacher.module, distillation.weight, distillation.temperature)

@@ -89,6 +89,14 @@ def test_an_exported_folder_is_read_by_transformers_alone_and_scores_as_its_run(
     assert next(iter(name for name in run.metrics() if name.startswith("test/"))) == "test/bits_per_byte"
 
 
+def test_a_folder_is_scored_as_it_is_without_a_step(folder, tmp_path):
+    place, run = folder
+    config = configured("lm", tmp_path / "corpus", PLAIN, {"model": of_folder(place), "training": {"max_steps": 0}})
+    scored = run_of(run_experiment(config, tmp_path / "runs"))
+    assert (scored.state, scored.status.step) == ("done", 0)
+    assert scored.score("test/bits_per_byte") == run.score("test/bits_per_byte")
+
+
 @pytest.mark.parametrize("options", [{"of": "low-rank", "options": "rank=2"}, {"of": "phm", "options": "n=2"}])
 def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_path, options):
     place, _ = folder
