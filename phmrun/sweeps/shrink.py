@@ -211,16 +211,27 @@ class Search:
         """Train a candidate with every seed, and return its runs, one per seed.
 
         The first seed is the run's own; the others count on from it. The first seed is trained with each of ``rates``
-        (shares of the run's highest rate), or with the first one only if the goal has no steps. The others get the rate
-        with the best validation, which is that of the returned first run. Finished runs are not trained again.
+        (shares of the run's highest rate), or with the first one only if the goal has no steps. A rate is left out if
+        training diverges with it. The others get the rate with the best validation, which is that of the returned first
+        run. Finished runs are not trained again.
+
+        Raises:
+            PhmrunError: (exit 3, 4) Training fails at every rate or with another seed, or a file or disk fails.
         """
         config = open_run(self.run).config
         sign = 1 if metric_of(f"val/{config.training.monitor}").lower_is_better else -1
         rates = rates if self.goal.steps else rates[:1]
-        tried = {rate: Run(make(self.goal.steps, config.seed, rate)) for rate in rates}
-        best = rates[0]
-        if len(rates) > 1:
-            best = min(rates, key=lambda rate: sign * float(tried[rate].metrics()[BEST]["value"]))
+        tried: dict[float, Run] = {}
+        for rate in rates:
+            try:
+                tried[rate] = Run(make(self.goal.steps, config.seed, rate))
+            except PhmrunError as error:
+                all_failed = rate == rates[-1] and not tried
+                if all_failed or error.code is not ExitCode.TRAINING or isinstance(error.__cause__, OSError):
+                    raise
+        best = next(iter(tried))
+        if len(tried) > 1:
+            best = min(tried, key=lambda rate: sign * float(tried[rate].metrics()[BEST]["value"]))
         others = range(config.seed + 1, config.seed + self.goal.seeds)
         return [tried[best], *(Run(make(self.goal.steps, seed, best)) for seed in others)]
 
