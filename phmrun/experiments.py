@@ -126,7 +126,7 @@ def resolve_request(
         names, ours = CATALOGUE.names(), CATALOGUE.names(task)
         where = f"data.name (from {resolved.origin['data.name']})"
         if name not in names:
-            raise unknown("dataset", name, ["builtin", "files", *names], where=where)
+            raise unknown("dataset", name, ["files", *names], where=where)
         if ours and name not in ours:
             raise PhmrunError(f"the dataset {name!r} is not for {task}", where=where, valid=["files", *ours])
     return Request(definition, resolved, sums)

@@ -111,7 +111,7 @@ def table(
             _print(laid(part), part.table.keys, explain)
     elif as_json or style in ("json", "csv"):
         pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
-        cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {})
+        cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {}, shown)
         if as_json or style == "json":
             baselines = [
                 {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)

@@ -168,14 +168,14 @@ def _collapsed_cell(judgement: Judgement) -> str:
     return ", ".join(shares) + ("" if judgement.p_collapsed is None else f"; {judgement.p_collapsed:.2g}")
 
 
-def plain_rows(table: ResultTable, compared: Comparisons) -> list[dict[str, Any]]:
+def plain_rows(table: ResultTable, compared: Comparisons, costs: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return one object per cell, for JSON and spreadsheets.
 
-    They are in the order of rows, then columns. Keys: those of the table's rows; column, score, mean, std, values,
-    interval_of_mean, seeds, planned, parameters, multiplications, training_seconds, seconds_per_step, at_edge,
-    published, printed, delta, comparable, reduced; those of :func:`facts`; not_compared, states, steps, signatures,
-    runs. Numbers are not rounded; missing ones are ``None``. The interval is of 95 %. ``parameters`` is the least count
-    of the row's networks.
+    They are in the order of rows, then columns. Keys: those of the table's rows; ``costs`` by name; column, score,
+    mean, std, values, interval_of_mean, seeds, planned, parameters, multiplications, training_seconds,
+    seconds_per_step, at_edge, published, printed, delta, comparable, reduced; those of :func:`facts`; not_compared,
+    states, steps, signatures, runs. Numbers are not rounded; missing ones are ``None``. The interval is of 95 %.
+    ``parameters`` is the least count of the row's networks.
     """
     cells, reasons = [], withheld(table)
     uncompared = dict.fromkeys(facts(RowComparison(Judgement(Verdict.UNDECIDED), Question())))
@@ -184,6 +184,7 @@ def plain_rows(table: ResultTable, compared: Comparisons) -> list[dict[str, Any]
         cells.append(
             {
                 **dict(zip(table.keys, table.rows[row], strict=True)),
+                **{name: cost_of(figure.entries, name) for name in costs},
                 "column": table.headings[column].name,
                 "score": figure.score,
                 "mean": figure.mean,

@@ -69,6 +69,8 @@ def test_numbers_for_programs(phmrun, runs_dir):
     assert [cell["layer"] for cell in cells] == ["dense", "phm n=4"]
     assert cells[0]["values"] == [95.0, 94.0]
     assert cells[1]["p"] < 0.01
+    costly = phmrun("table", "--runs-dir", str(runs_dir), "--costs", "trained,latency", "--json").out
+    assert json.loads(costly)["cells"][0].items() >= {"trained": None, "latency": None}.items()
     assert json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--format", "json").out)["cells"] == cells
     text = phmrun("table", "--runs-dir", str(runs_dir), "--format", "csv", "--no-significance").out
     rows = list(csv.DictReader(io.StringIO(text)))
