@@ -311,7 +311,7 @@ def _tuned(
         if row.values is not None:  # else its cells have the fault
             edge = f"; at the edge of the space: {', '.join(row.at_edge)}" if row.at_edge else ""
             values = ", ".join(f"{key}={value}" for key, value in row.values.items())
-            console.print_aside(f"{row.label}: {values} of {len(row.trials)} trials{edge}")
+            console.print_aside(f"{row.pilot.label}: {values} of {len(row.trials)} trials{edge}")
     return with_trials
 
 

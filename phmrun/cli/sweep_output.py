@@ -23,8 +23,8 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     """Print the cells, their sizes and states, running and failed cells, and the remaining time.
 
     The seeds of a cell are in one row. The last line has counts by state of cells and of trials, repeated experiments,
-    and the runs and the time left with ``slots`` parallel runs. Cells that cannot run, and the last lines of failed
-    ones, are printed on standard error. With ``as_json``, print :func:`facts` instead.
+    and the runs and the time left with ``slots`` parallel runs. Cells and trials that cannot run, and the last lines of
+    failed cells, are printed on standard error. With ``as_json``, print :func:`facts` instead.
     """
     summary = facts(plan, statuses, runs_dir, slots)
     if as_json:
@@ -48,7 +48,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
             far = "" if share is None else f", {share:.0%} of its steps"
             where = f", process {holder.pid} on {holder.host}" if holder else ""
             console.print_line(f"running: {status.cell.label}{far}{where}")
-    tell_faults(statuses)
+    tell_faults([*statuses, *(look(cell, runs_dir) for cell in plan.trials)])
     double = sum(status.cell.run_id is not None for status in statuses) - len(distinct(statuses))
     parts = [f"{counted(len(statuses), 'cell')}: {_counted(summary['counts'])}"]
     if double:

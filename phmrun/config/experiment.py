@@ -206,7 +206,7 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
     try:
         changed = type(section).model_validate({**section.model_dump(), **overrides})
     except ValidationError as error:
-        raise ConfigError(from_validation(error, type(section), {})) from error
+        raise ConfigError(from_validation(error, type(section), {}, "decoding.")) from error
     return config.model_copy(update={"decoding": changed})
 
 

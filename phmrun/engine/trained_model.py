@@ -256,7 +256,7 @@ def config_of(run: Run) -> Experiment:
         if not plugins:
             raise
         raise PhmrunError(
-            f"the run uses layers of its own: {error.what}",
+            f"the run uses a plug-in: {error.what}",
             where=error.where,
             hint=f"Read {plugins[0]}, and if you trust it, add --plugin {plugins[0]}.",
         ) from error

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from phmrun.checksums import CHECKSUMS, fault_in
 from phmrun.config import load_run_config
+from phmrun.config.identity import digits_of
 from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
 from phmrun.files import cache_dir, sha256_of
@@ -95,7 +96,7 @@ def _prepared_data(run: Run, record: Record | None) -> Outcome:
     return INTACT, f"{folder}, as trained on"
 
 
-def _config(run: Run, _: Record | None) -> Outcome:
+def _config(run: Run, record: Record | None) -> Outcome:
     """Compare config, run id and checksums of the data with the identity on record.
 
     Versions of the mathematics may differ. The link is absent without an identity, or if this release cannot load the
@@ -106,7 +107,7 @@ def _config(run: Run, _: Record | None) -> Outcome:
     """
     run.manifest.check_identity()
     run.manifest.check(run.config_path)
-    if (identity := run.identity()) is None:
+    if not (record and record.identity and (identity := run.identity())):
         return ABSENT, "no identity on record"
     try:
         config = load_run_config(run.config_path, options_of=options_of)
@@ -116,7 +117,7 @@ def _config(run: Run, _: Record | None) -> Outcome:
     if changes.settings or changes.checksums:
         return BROKEN, f"config and data differ from the id in {', '.join(changes.checksums + changes.settings)}"
     settings = counted(len(identity["values"]), "setting")
-    return INTACT, f"-{run.id.rpartition('-')[2]} is the checksum of {settings} and the data"
+    return INTACT, f"-{digits_of(record.identity)} is the checksum of {settings} and the data"
 
 
 def _files(run: Run, record: Record | None) -> Outcome:

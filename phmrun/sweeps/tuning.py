@@ -18,7 +18,6 @@ from typing import Any, Literal
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.grouping import grouped_by
 from phmrun.ledger.history import BEST
-from phmrun.ledger.wording import row_name
 from phmrun.metric import metric_of, require_direction
 from phmrun.sweeps.cell import Cell, Make
 from phmrun.sweeps.cell_status import CellState, CellStatus, look
@@ -54,11 +53,6 @@ class Tuned:
     values: Mapping[str, Any] | None = None
     at_edge: tuple[str, ...] = ()
     replicates: tuple["Tuned", ...] = ()
-
-    @property
-    def label(self) -> str:
-        """Varied values of the row, as text."""
-        return row_name(dict(self.cells[0].row))
 
     @property
     def all_trials(self) -> list[CellStatus]:
@@ -175,9 +169,10 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
     """Return the plan with each row's best values, and its trials.
 
     Cells of a row without a choice are marked as searching if trials are left, as are those of replicates before each
-    row's pilot has ended. If all trials have failed, they get a fault (exit 5) and no run id. Without replicates, cells
-    gain the values in ``at``, and a row's pilot is marked as having chosen the settings. With them, cells get the
-    choice of their seed, and the pilot's cell is left out. All get the row's ``at_edge``.
+    row's pilot has ended. If all trials have failed, they get no run id, and
+    the fault of an invalid trial, else one with exit code 5. Without replicates, cells gain the values in ``at``, and a
+    row's pilot is marked as having chosen the settings. With them, cells get the choice of their seed, and the pilot's
+    cell is left out. All get the row's ``at_edge``.
     """
     of_cell = {cell.run_id: row for row in rows for cell in row.cells}
     cells: list[Cell] = []
@@ -186,7 +181,8 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
         if row is None:
             cells.append(cell)
         elif row.failed:
-            fault = PhmrunError(f"no trial of {row.label} is done with a score", code=ExitCode.SWEEP)
+            invalid = next((status.cell.fault for _, status in row.trials if status.cell.fault), None)
+            fault = invalid or PhmrunError(f"no trial of {row.pilot.label} is done with a score", code=ExitCode.SWEEP)
             cells.append(replace(cell, run_id=None, fault=fault))
         elif row.replicates:
             cells += _replicate(row, cell, make)

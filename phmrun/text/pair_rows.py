@@ -96,7 +96,7 @@ def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
     headed = not layout.columns or sum(not set(names).isdisjoint(cells) for names in layout.names) > 1
     rows = ((number, line.split("\t")) for number, line in numbered_lines(path))
     header = next(rows)[1] if headed else layout.columns
-    missing = [names[-1] for names in layout.names if _name(names, header) not in header]
+    missing = [names[0] for names in layout.names if _name(names, header) not in header]
     if missing:
         what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
         raise malformed(what, f"{path}:1", SAMPLES)

@@ -92,6 +92,11 @@ def test_placeholders_that_a_cell_lacks_are_faults_of_the_plan(phmrun):
     assert not Path("starts.txt").exists()
 
 
+def test_invalid_trials_are_named_with_their_reason(phmrun):
+    shown = phmrun("sweep", written(tune={"momentun": [1, 2]}), "--plan", code=2)
+    assert "invalid: layer dense · seed 1 and 3 more: command: the command has no placeholder for momentun" in shown
+
+
 def test_failed_cells_end_in_code_five_with_the_scripts_last_line(phmrun):
     Path("job.py").write_text("raise SystemExit('no memory left')")
     shown = phmrun("sweep", written(seeds=1), code=5)
@@ -148,7 +153,7 @@ def test_failed_trials_lose_and_a_row_without_any_other_fails_alone(phmrun):
     assert "at least 8 runs left" in phmrun("sweep", written(**changes), "--plan")
     shown = phmrun("sweep", "sweep.yaml", code=5)
     assert "val/accuracy 100.0" in shown  # of the trial that wins, not its test score
-    assert "low-rank · seed 1 and 1 more: no trial of low-rank is done with a score" in shown
+    assert "low-rank · seed 1 and 1 more: no trial of layer low-rank · seed 1 is done with a score" in shown
     assert [line for line in starts() if " 2 " in line] == ["dense 2 0.01"]
     assert "4 cells: 2 done · 2 failed · 6 trials: 2 done · 4 failed" in phmrun("sweep", "sweep.yaml", "--plan")
     phmrun("report", "sweep.yaml", "--out", "report")
