@@ -55,7 +55,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
         else:
             settings = read_settings(options.path, options.path_dropout)
         super().__init__(settings, structures, options.only, options.path)
-        self.memory = 0
+        self.memory, self.given = 0, options.path is not None
         self.output = Logits(sizes[0])
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:

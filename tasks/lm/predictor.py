@@ -38,6 +38,7 @@ SAMPLES = 8
 ORDER = 5  # order of the n-gram baseline
 MOST = 20_000_000  # first words of the training text that the baseline counts
 NAT = 1 / math.log(2)
+FEW = 128  # tokens at a time that are few for a network with a folder's weights
 
 
 def next_word(decoding: LanguageDecodingConfig, log_probs: Tensor, generator: torch.Generator) -> int:
@@ -222,6 +223,9 @@ class LanguageModelPredictor:
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
             warnings = (text,) if unknown >= MENTIONED * count else ()
+        if isinstance(self.network, HuggingFaceLanguageModel) and self.network.given and self.length < FEW:
+            text = f"{self.length} tokens are read at a time, without the text before them; the network can read "
+            warnings = (*warnings, f"{text}{self.network.positions:,}: --set decoding.length={2 * FEW}")
 
         def scored(nats: NDArray[np.float64], signature: str, of: str = "") -> dict[str, Score]:
             """Return bits per byte and perplexity of words with these surprisals; names end with ``of``."""

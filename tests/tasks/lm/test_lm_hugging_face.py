@@ -95,6 +95,7 @@ def test_a_folder_is_scored_as_it_is_without_a_step(folder, tmp_path):
     scored = run_of(run_experiment(config, tmp_path / "runs"))
     assert (scored.state, scored.status.step) == ("done", 0)
     assert scored.score("test/bits_per_byte") == run.score("test/bits_per_byte")
+    assert "8 tokens are read at a time" in scored.metrics()["test/perplexity"]["warnings"][0]
 
 
 @pytest.mark.parametrize("options", [{"of": "low-rank", "options": "rank=2"}, {"of": "phm", "options": "n=2"}])
