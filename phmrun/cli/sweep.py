@@ -275,12 +275,11 @@ def _tuned(
     """Run the remaining tuning trials.
 
     Return the plan with the chosen values, which are printed on standard error. The plan itself if it tunes nothing.
-    A failed trial is not chosen; with ``retry_failed`` it is run again, once. Cells of
-    a row without a chosen value have a fault.
+    At the deadline, values are those chosen so far. A failed trial is not chosen; with ``retry_failed`` it is run
+    again, once. Cells of a row without a chosen value have a fault.
 
     Raises:
         PhmrunError: (exit 3) The data of a trial are missing on this machine; (exit 5) a trial was interrupted.
-        Exit: The deadline has passed.
     """
     if not design.sweep.file.tune:
         return design
@@ -304,7 +303,7 @@ def _tuned(
         bad = workers.carry_out(statuses, retry_failed=retry_failed, later=later, trials=True)
         retry_failed = False
         if workers.is_late:
-            raise typer.Exit
+            break
         if any(s.cell.run_id in bad and look(s.cell, runs_dir).state not in OVER for s in left):
             raise PhmrunError("a trial was interrupted", code=ExitCode.SWEEP, hint="The same command continues it.")
     for row in rows:
