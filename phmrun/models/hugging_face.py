@@ -326,6 +326,7 @@ class HuggingFaceNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.settings, self.head, self.folder = settings, head, folder
+        self.width = int(settings.hidden_size)
         self.structures, self.only = structures, only
         # Frozen matrices are in no checkpoint, so they are read whenever the network is built.
         self.has_frozen = folder is not None and any(map(_updates, structures.values()))

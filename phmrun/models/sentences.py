@@ -152,7 +152,7 @@ class LSTMClassifier(nn.Module):
     ) -> None:
         super().__init__()
         vocabulary, classes = sizes
-        self.pooling, self.matching = options.pooling, options.matching
+        self.width, self.pooling, self.matching = options.hidden, options.pooling, options.matching
         self.dropout, self.word_dropout = options.dropout, options.word_dropout
         self.embedding = build_embedding(vocabulary, options.width, **structures.get("embedding", {}))
         for table in own_vectors(self.embedding):

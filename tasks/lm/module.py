@@ -185,10 +185,11 @@ def build_module(config: LanguageModelExperiment, vocabulary: int) -> LanguageMo
     if config.model.tie and embedding.structure in STRUCTURES and own_output:
         what = f"the output map is tied to the embedding, whose structure is {embedding.structure!r}"
         raise PhmrunError(what, where="output.structure", hint="Leave output out, or set model.tie=false.")
+    network = build_network("lm", config, vocabulary)
     return LanguageModelModule(
-        build_network("lm", config, vocabulary),
+        network,
         optimizer_from(training.optimizer),
-        schedule_from(training, config.model.width),
+        schedule_from(training, getattr(network, "width", config.model.width)),  # a folder's network has its own
         activation=training.activation_penalty,
         change=training.change_penalty,
     )

@@ -129,11 +129,6 @@ class NLIExperiment(ClassificationExperiment):
         return self.model.model_copy(update={"train_embedding": learns})
 
     @property
-    def width(self) -> int:
-        """Hidden width of the LSTM, for the schedule noam."""
-        return self.model.hidden
-
-    @property
     def vector_width(self) -> int:
         """Width of a word's own vector, before a projection.
 

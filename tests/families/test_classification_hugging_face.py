@@ -184,6 +184,12 @@ def test_dropout_of_a_folder_is_its_own_or_everywhere_that_of_the_configuration(
     assert {part.p for part in network.modules() if isinstance(part, torch.nn.Dropout)} == expected
 
 
+def test_noam_counts_with_the_width_of_the_folder_s_network(bert, tmp_path):
+    noam = {"optimizer": {"lr": None}, "schedule": {"name": "noam", "warmup": 4}}
+    config = configured("nli", tmp_path, {"model": {"network": "hf", "path": str(bert)}, "training": noam})
+    assert build_module(config, 80, 3).schedule(4) == pytest.approx((32 * 4) ** -0.5)
+
+
 def test_the_classifier_has_a_structure_of_its_own(bert):
     network = classifier(bert, output={"structure": "low-rank", "rank": 1})
     assert isinstance(network.model.classifier, Linear)

@@ -1,6 +1,6 @@
 """Configuration of tasks that classify sentences or sentence pairs."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -79,12 +79,6 @@ class ClassificationExperiment(Experiment):
             NotImplementedError: In this class.
         """
         raise NotImplementedError
-
-    @property
-    def width(self) -> int:
-        """Width of the network, for the schedule noam."""
-        model: Any = self.model
-        return int(model.width)
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Training module of sentence classifiers, and their export graph."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -102,11 +102,11 @@ def build_module(config: ClassificationExperiment, words: int, classes: int) -> 
     Raises:
         PhmrunError: (exit 2) The network is unknown, or sizes and structures do not match.
     """
-    training = config.training
+    training, network = config.training, build_network(config.task, config, words, classes)
     return ClassificationModule(
-        build_network(config.task, config, words, classes),
+        network,
         optimizer_from(training.optimizer),
-        schedule_from(training, config.width),
+        schedule_from(training, getattr(network, "width", cast(Any, config.model).width)),
         smoothing=training.label_smoothing,
         criterion=criterion(training.loss),
         sentences=len(config.names),
