@@ -144,6 +144,7 @@ def merge(model: Model) -> Model:
     tables: dict[int, nn.Parameter] = {}
 
     def merged(module: nn.Module) -> nn.Module:
+        """Return a plain module for a layer with an update, and any other module itself."""
         if (isinstance(module, Linear | Embedding) or hasattr(module, "plain")) and adapters_of(module):
             return plain_module(module, "folded", tables).train(module.training)
         return module

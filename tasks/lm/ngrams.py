@@ -43,7 +43,6 @@ class KneserNey:
         history, keys, ends = np.zeros(len(padded), dtype=np.int64), np.zeros(1, dtype=np.int64), None
         for _ in range(order):
             longer, inverse = np.unique(self._key(history, padded), return_inverse=True)
-            inverse = inverse.reshape(-1)
             if ends is not None:  # each distinct sequence of k words adds one word before a sequence of k - 1
                 places = np.unique(inverse[real], return_index=True)[1]
                 self._add(keys, np.bincount(ends[real][places], minlength=len(keys)))
