@@ -20,6 +20,7 @@ The file holds numbers and names only; reading it executes nothing.
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,11 +38,12 @@ from phmrun.layers.inference import is_pretrained
 from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Structure
 
+_LOG = logging.getLogger(__name__)
 Model = TypeVar("Model", bound=nn.Module)
 Precision = Literal["none", "bfloat16", "int8", "int8+8", "int4", "int4+8", "int4+16", "int4+32"]
 """Rounding of stored numbers: "none"; "bfloat16", all of them; "int8" and "int4", those of large tensors.
 
-The number behind + is the rank of the factors that approximate the rounding errors of linear maps.
+The number behind + is the rank of the factors that approximate the rounding errors of dense linear maps.
 """
 SMALLEST = 1024
 """Numbers of the smallest tensor that is stored in 8 or 4 bits."""
@@ -144,8 +146,8 @@ def save(
         path: File to write; it is replaced as a whole.
         precision: "none": numbers keep their type. "bfloat16": all floating-point numbers. Otherwise see
             :func:`to_integers`; vectors and tensors with fewer than 1,024 numbers keep their type.
-        moments: E[x xᵀ] of the inputs x of linear maps by name, for the factors of rounding errors; None: no map has
-            such factors.
+        moments: E[x xᵀ] of the inputs x of dense linear maps by name, for the factors of rounding errors; None: no map
+            has such factors. A warning in the log reports if none gets them.
         facts: Further metadata of the file; None: none. The recipe replaces an entry "phmrun".
 
     Raises:
@@ -183,6 +185,8 @@ def save(
         apart = {names[table] for table in tables if table in names}
         maps = ((name, moment) for name, moment in (moments or {}).items() if isinstance(modules.get(name), nn.Linear))
         recipe |= to_integers(tensors, precision, apart, {f"{name}.weight": moment for name, moment in maps})
+        if "+" in precision and "repairs" not in recipe:
+            _LOG.warning("%s: the file has no dense linear maps, so none has factors of rounding errors", precision)
     content = safetensors.save(tensors, metadata={**(facts or {}), KEY: json.dumps(recipe, separators=(",", ":"))})
     with disk_errors(), replacing(path) as unfinished:
         unfinished.write_bytes(content)

@@ -75,6 +75,11 @@ def test_two_structures_and_a_wrapper_are_restored(tmp_path):
 
 
 @torch.no_grad()
+def test_a_file_of_factors_alone_warns_that_nothing_is_repaired(tmp_path, caplog):
+    save(convert(nn.Sequential(nn.Linear(64, 64)), "phm", n=2), tmp_path / "model.safetensors", precision="int4+8")
+    assert "int4+8: the file has no dense linear maps" in caplog.text
+
+
 def test_four_bits_are_rounded_by_groups_and_factors_repair_the_outputs(tmp_path):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(48, 32), nn.Linear(32, 64), nn.Linear(64, 32, bias=False)).eval()
