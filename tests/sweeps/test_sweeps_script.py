@@ -93,8 +93,8 @@ def test_placeholders_that_a_cell_lacks_are_faults_of_the_plan(phmrun):
 
 
 def test_invalid_trials_are_named_with_their_reason(phmrun):
-    shown = phmrun("sweep", written(tune={"momentun": [1, 2]}), "--plan", code=2)
-    assert "invalid: layer dense · seed 1 and 3 more: command: the command has no placeholder for momentun" in shown
+    Path("sweep.yaml").write_text("task: sva\ntune: {training.monitr: [accuracy]}\n")
+    assert "no such key; did you mean 'monitor'" in phmrun("sweep", "sweep.yaml", "--plan", code=2)
 
 
 def test_failed_cells_end_in_code_five_with_the_scripts_last_line(phmrun):
