@@ -57,7 +57,7 @@ def build_data(config: MyTaskExperiment, cache: Path) -> ClassificationData:
     """
     name = config.data.name
     if name == "builtin":
-        hint = "Give --train FILE --dev FILE --test FILE; `phmrun schema my-task --files` prints a sample."
+        hint = "Give --train, --dev and --test FILE; `phmrun schema my-task --files --plugin FILE` prints a sample."
         raise PhmrunError("the task my-task has no built-in data", where="data.name", hint=hint, code=ExitCode.DATA)
     if name == "files":
         paths, sums = own_texts(config.data)

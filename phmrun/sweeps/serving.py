@@ -1,6 +1,7 @@
 """Cost of serving a run in each format: bytes, memory, time per sentence and score, each in a process of its own."""
 
 import multiprocessing
+import signal
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -108,9 +109,10 @@ def serve_all(
             served = {**asdict(item), "label": item.label, "path": str(path), **UNMEASURED}
             served |= {"parameters": int(run.parameters()["total"]), "bytes": size, "difference": difference}
             if decode and item.name != "onnx":
-                spawn, threads = multiprocessing.get_context("spawn"), torch.set_num_threads
+                spawn, quiet = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_DFL)
                 arguments = (run.path, item, path, split, list(plugins or {}), (reference or run).path)
-                with ProcessPoolExecutor(1, mp_context=spawn, initializer=threads, initargs=(1,)) as pool:
+                # Ctrl-C ends the process without a traceback of its own
+                with ProcessPoolExecutor(1, mp_context=spawn, initializer=signal.signal, initargs=quiet) as pool:
                     facts, outputs = pool.submit(measured, *arguments).result()
                 expected = outputs if expected is None else expected
                 changed = sum(mine != theirs for mine, theirs in zip(outputs, expected, strict=True))
@@ -155,11 +157,11 @@ def _weights(path: Path) -> list[Path]:
 def measured(
     directory: Path, item: Format, path: Path, split: str, plugins: Sequence[Path], reference: Path
 ) -> tuple[dict[str, Any], list[str]]:
-    """Measure a format in this process, which must do nothing else.
+    """Measure a format in this process, which must do nothing else; torch keeps one thread.
 
-    Memory is the peak above that before loading. Times are CPU time if torch has one thread: medians of ``ROUNDS``
-    rounds over sampled items, in which the format and the reference take turns. The score is the first of the
-    evaluation, made with batch 32 while memory is measured.
+    Memory is the peak above that before loading. Times are CPU time: medians of ``ROUNDS`` rounds over
+    sampled items, in which the format and the reference take turns. The score is the first of the evaluation, made with
+    batch 32 while memory is measured.
 
     Args:
         directory: Directory of the run.
@@ -172,6 +174,7 @@ def measured(
     Returns:
         Measurements of :func:`serve_all` by name, and the predictions by item.
     """
+    torch.set_num_threads(1)
     load_plugins(list(plugins))
     trained = open_run(Run(directory))
     data = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
