@@ -33,8 +33,8 @@ class State(StrEnum):
     DAMAGED = "damaged"
 
 
-DIVERGED = " at optimizer step "
-"""Part of the reason of a run that ``phmrun.engine.checkpoints.diverged`` has ended."""
+DIVERGED = (" at optimizer step ", ", which is not a finite number")
+"""Parts of the reason of a run that ``phmrun.engine.checkpoints.diverged`` or a script's score has ended."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Status:
 
     @property
     def diverged(self) -> bool:
-        """True if the run failed because training stopped at NaN or infinity."""
-        return self.state is State.FAILED and DIVERGED in (self.reason or "")
+        """True if the run failed because training stopped at NaN or infinity, or has such a score."""
+        return self.state is State.FAILED and any(part in (self.reason or "") for part in DIVERGED)
 
     @classmethod
     def from_json(cls, content: Any) -> "Status":

@@ -63,7 +63,8 @@ class Scores:
             hint = f"Multiply it by 100: {100 * value:g}. If it is less than 1 %, record its items, too."
             raise fault(f"{name} is {value}, which is a fraction; shares are in percent", hint)
         if not _is_number(value):
-            raise fault(f"{name} is {value!r:.60}, which is not a finite number", EXAMPLE)
+            kind = "finite number" if isinstance(value, float) else "number"  # NaN: the run has diverged
+            raise fault(f"{name} is {value!r:.60}, which is not a {kind}", EXAMPLE)
         if metric and not metric.bounds[0] <= value <= metric.bounds[1]:
             raise fault(f"{name} is {value}, which is outside of {metric.bounds[0]:g} to {metric.bounds[1]:g}", None)
         self.values[name] = {"value": float(value), **entry}
