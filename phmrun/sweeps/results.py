@@ -168,8 +168,9 @@ def _entry(status: CellStatus) -> Entry:
     if cell.config is None:
         return Entry(cell.labels, {}, run)
     config, settings = cell.config.model_dump(mode="json"), settings_of(cell.config)
-    # A replicate samples the whole tuning procedure: the value that its seed chose is no setting.
-    settings = {key: value for key, value in settings.items() if key not in cell.own_choice}
+    # A replicate samples the whole tuning procedure: the value that its seed chose is no setting. A script's keys are
+    # below "settings".
+    settings = {key: value for key, value in settings.items() if key.removeprefix("settings.") not in cell.own_choice}
     marks = cell.marks or (recorded_marks(status.run) if status.run else {})
     return Entry(
         cell.labels,

@@ -145,6 +145,14 @@ def test_a_file_of_scores_shared_by_runs_is_a_fault_of_the_plan(phmrun):
     assert not Path("starts.txt").exists()
 
 
+def test_a_row_pools_the_seeds_of_a_script_that_chose_different_values(phmrun):
+    Path("job.py").write_text(SCRIPT.replace("- 0.01", "- (0.1 if a.seed == '3' else 0.01)"))
+    phmrun("sweep", written(seeds=3, tune={"lr": [0.001, 0.01, 0.1]}, grid={"layer": ["dense"]}))
+    (cell,) = json.loads(phmrun("table", "sweep.yaml", "--json"))["cells"]
+    chosen = [yaml.safe_load(Path("runs", run, "config.yaml").read_text())["settings"]["lr"] for run in cell["runs"]]
+    assert (cell["seeds"], chosen) == (2, [0.01, 0.1])
+
+
 def test_failed_trials_lose_and_a_row_without_any_other_fails_alone(phmrun):
     fails = "\nif float(a.lr) > 1 or a.layer == 'low-rank': scores['val/accuracy'] = float('nan')\n"
     Path("job.py").write_text(SCRIPT.replace("\nPath(a.out", f"{fails}Path(a.out"))
