@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from phmrun.cli import console
 from phmrun.cli.options import Json, RunsDirectory
@@ -30,20 +30,17 @@ def sync(
     from phmrun.ledger.wandb_mirror import wandb_mode
 
     chosen = [Run.find(runs_dir, reference) for reference in runs]  # all, so that a typo in the last uploads nothing
-    if to == "tensorboard":
-        for run in chosen:
-            folder = write_tensorboard(run)
-            if as_json:
-                console.print_json({"run_id": run.id, "dir": folder})
-            else:
-                console.print_line(f"{run.id}: {folder}")
-        return
     mode = wandb_mode() if os.environ.get("WANDB_MODE") else "online"
+    facts: list[dict[str, Any]] = []
     for run in chosen:
-        synced = replay(run, mode)
-        if as_json:
-            console.print_json({"run_id": run.id, "mode": mode, **synced})
-            continue
-        console.print_line(f"{run.id}: {synced['rows']:,} rows in {synced['url'] or synced['wandb_dir']}")
-        if mode == "offline":
-            console.print_aside(f"upload it with: wandb sync {synced['wandb_dir']}")
+        if to == "tensorboard":
+            facts.append({"run_id": run.id, "dir": write_tensorboard(run)})
+            line = f"{run.id}: {facts[-1]['dir']}"
+        else:
+            facts.append({"run_id": run.id, "mode": mode, **(synced := replay(run, mode))})
+            upload = f"; upload them with: wandb sync {synced['wandb_dir']}"
+            line = f"{run.id}: {synced['rows']:,} rows" + (upload if mode == "offline" else f" in {synced['url']}")
+        if not as_json:
+            console.print_line(line)
+    if as_json:
+        console.print_json({"runs": facts})

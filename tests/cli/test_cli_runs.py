@@ -163,7 +163,8 @@ def test_sync_offline_names_the_directory(runs_dir: Path, monkeypatch: pytest.Mo
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     Run(runs_dir / PHM).history.append({"step": 1, "train/loss": 2.0})
-    synced = json.loads(phmrun(runs_dir, "sync", PHM, "--json")[0])
+    synced, other = json.loads(phmrun(runs_dir, "sync", PHM, DENSE, "--json")[0])["runs"]
+    assert other["run_id"] == DENSE
     assert (synced["run_id"], synced["mode"], synced["rows"]) == (PHM, "offline", 1)
     assert list(Path(synced["wandb_dir"]).glob("*.wandb"))
 
