@@ -25,6 +25,7 @@ from phmrun.exchange.maps import FittedMap, fitted_map, spread
 from phmrun.layers.fitting import error
 from phmrun.layers.network import DENSE, made_for, section_of, set_structure, structures_of
 from phmrun.layers.structure import Structure
+from phmrun.models.hugging_face import HuggingFaceNetwork
 from phmrun.progress import progress
 from phmrun.registry import EMBEDDINGS, STRUCTURES
 
@@ -54,6 +55,7 @@ class Plan:
     # structure and options of maps that had a structure before, or an entry in the config, and are not replaced
     others: Mapping[str, Mapping[str, Any]]
     sections: Mapping[str, str]  # section of the configuration of each map, by name
+    by_section: bool = False  # True if a section alone names the structure of tables, as in networks of transformers
 
     @property
     def share(self) -> float:
@@ -68,7 +70,8 @@ class Plan:
 
         All else is the parent's, except ``training``. If ``layer`` does not fit every map inside the blocks, the
         config's layer is dense instead; then dense maps get no entry, except those of embedding and output. Otherwise
-        each map gets one, because ``layer`` does not reach every map: a parser's table of tags is always dense.
+        each map gets one, because ``layer`` does not reach every map: a parser's table of tags is always dense. Tables
+        of transformers have no entry, but are named by the sections ``embedding`` and ``output``.
 
         Args:
             parent: Config of the parent, with the user's changes.
@@ -79,12 +82,15 @@ class Plan:
         if any(_misfit(layer.arguments, *item.shape) for item in inside):
             layer = LayerConfig()
         layers = {**{item.name: item.layer for item in self.maps}, **self.others}
+        tables = {}
+        for name in [name for name in layers if self.by_section and self.sections[name] != "layer"]:
+            tables[self.sections[name]] = LayerConfig(**layers.pop(name))
         others = [
             MapConfig(name=name, layer=LayerConfig(**options))
             for name, options in layers.items()
             if not options == layer.arguments == DENSE or self.sections[name] != "layer"
         ]
-        return parent.model_copy(update={"layer": layer, "maps": tuple(others), "training": training})
+        return parent.model_copy(update={"layer": layer, **tables, "maps": tuple(others), "training": training})
 
 
 def layer_of(name: str, options: Mapping[str, Any], scope: str = "layer") -> LayerConfig:
@@ -118,7 +124,8 @@ def make_plan(
 ) -> Plan:
     """Fit a structure to every dense map inside a network's blocks.
 
-    The network is left as it was, in eval mode. A map that the structure does not fit stays dense.
+    The network is left as it was, in eval mode, but that plain tables of transformers become dense structures. A map
+    that the structure does not fit stays dense.
 
     Args:
         trained: The run, with its weights loaded.
@@ -145,6 +152,9 @@ def make_plan(
         hint = f"Update it: phmrun train … --extend {trained.run.reference}"
         raise PhmrunError(what, where=trained.run.id, hint=hint)
     module = trained.module.eval()
+    if isinstance(module.network, HuggingFaceNetwork):
+        for scope in tables:
+            module.network.expose(scope)
     present = structures_of(module.network)
     sections = {name: section_of(name, module.network) for name in present}
     dense = {
@@ -203,6 +213,7 @@ def make_plan(
             or (name not in dense and any(fnmatchcase(name, entry.name) for entry in trained.config.maps))
         },
         sections,
+        isinstance(module.network, HuggingFaceNetwork),
     )
 
 

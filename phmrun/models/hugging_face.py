@@ -244,14 +244,12 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
             raise PhmrunError(f"no map of the blocks is called {end!r}", where="model.only", valid=kinds)
     if ends:
         scopes["layer"] = {m: name for m, name in blocks.items() if any(f".{name}".endswith(f".{end}") for end in ends)}
-    for scope, chosen in scopes.items():
+    for scope in scopes:
         options = dict(structures.get(scope, {}))
         structure = options.pop("structure", "dense")
+        chosen = _with_tied(scope, scopes)
         if not chosen or (structure == "dense" and scope != "layer"):
             continue
-        if scope == "embedding":  # a tied output shares the structure
-            weights = {id(module.weight) for module in chosen}
-            chosen = {**chosen, **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
         drawn = not (near or structure == "dense" or _updates(structures[scope]) or next(model.parameters()).is_meta)
         deviations = {name: float(m.get_parameter("weight").detach().std()) for m, name in chosen.items() if drawn}
         _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")
@@ -265,6 +263,12 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
     if converted:
         attach_report(model, converted, before)
     return model
+
+
+def _with_tied(scope: str, scopes: Mapping[str, dict[nn.Module, str]]) -> dict[nn.Module, str]:
+    """Return the maps of a scope; with an embedding, an output that shares its matrix."""
+    weights = {id(module.weight) for module in scopes[scope]} if scope == "embedding" else set()
+    return {**scopes[scope], **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
 
 
 def is_classifier(model: Any) -> bool:
@@ -362,6 +366,10 @@ class HuggingFaceNetwork(nn.Module):
             structure.fit(build_weight(plain[name]).detach())
             set_structure(read, name, structure)
         self.model.load_state_dict(read.state_dict())
+
+    def expose(self, scope: str) -> None:
+        """Turn the plain matrices of "embedding" or "output" into dense structures, in place, for others to replace."""
+        convert_layers(self.model, _with_tied(scope, maps_by_scope(self.model)), "dense", {}, near=True)
 
     def unstructured(self) -> Self:
         """Return a folded copy that does not remember what was converted, so that its weights are saved as they are."""

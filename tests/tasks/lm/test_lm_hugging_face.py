@@ -238,21 +238,26 @@ def test_muon_updates_the_maps_of_the_blocks_alone(family, tmp_path):
     assert count_network(built)["by_scope"].keys() == {"embedding", "model", "output"}
 
 
-def test_a_compressed_run_keeps_the_updates_of_its_table(folder, tmp_path):
-    model, table = of_folder(folder[0]), LORA
-    config = configured("lm", tmp_path, PLAIN, {"model": model, "embedding": table})
+@pytest.mark.parametrize(("embedding", "rank"), [(LORA, 0), (LORA, 4), ({}, 4)])
+def test_a_compressed_run_has_the_table_of_its_parent_or_the_nearest_one(folder, tmp_path, embedding, rank):
+    model = of_folder(folder[0])
+    config = configured("lm", tmp_path, PLAIN, {"model": model, "embedding": embedding})
     trained = open_run(run_of(run_experiment(config, tmp_path / "runs")))
     weights, layer = trained.load(), layer_of("dense", {})
-    table = trained.module.network.model.get_input_embeddings().structure.materialize().clone()
     merged = merge_updates(trained)
-    plan = make_plan(merged, layer, budget=None, batches=0)
+    table = merged.module.network.unstructured().model.get_input_embeddings().weight.detach().clone()
+    tables = {"embedding": layer_of("low-rank", {"rank": rank}, "embedding")} if rank else {}
+    plan = make_plan(merged, layer, budget=None, batches=0, tables=tables)
     config = plan.config_of(
         merged.config, layer, further_training(config.training, trained.module.schedule, trained.run.status.step, 0)
     )
     result = train(config, origin={}, runs_dir=tmp_path, derivation=derivation(merged, plan, weights, 0))
     child = open_run(run_of(result))
     child.load()
-    torch.testing.assert_close(child.module.network.model.get_input_embeddings().weight, table)
+    left, values, right = torch.linalg.svd(table, full_matrices=False)
+    nearest = (left[:, :rank] * values[:rank]) @ right[:rank] if rank else table
+    found = child.module.network.unstructured().model.get_input_embeddings().weight
+    torch.testing.assert_close(found, nearest, rtol=1e-4, atol=1e-5)
 
 
 def test_the_dropout_of_a_fresh_network_is_that_of_the_configuration(tmp_path):
