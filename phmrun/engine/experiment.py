@@ -174,8 +174,8 @@ def train(
 
     quiet_lightning()
     check_hardware(config.training, config.hardware)
-    given = getattr(config.model, "path", None) or (derivation and derivation.start)
-    if config.training.max_steps == 0 and not given:
+    weights = getattr(config.model, "path", None) or (derivation and derivation.start)
+    if config.training.max_steps == 0 and not weights:
         hint = f"`phmrun train {config.task} --dry-run` prints the plan. A folder's weights (model.path) need no step."
         what = "no optimizer step is to be trained: max_steps is 0"
         raise PhmrunError(what, where="training.max_steps", valid=("1 or more",), hint=hint)

@@ -256,8 +256,8 @@ def test_a_compressed_run_has_the_table_of_its_parent_or_the_nearest_one(folder,
     child.load()
     left, values, right = torch.linalg.svd(table, full_matrices=False)
     nearest = (left[:, :rank] * values[:rank]) @ right[:rank] if rank else table
-    found = child.module.network.unstructured().model.get_input_embeddings().weight
-    torch.testing.assert_close(found, nearest, rtol=1e-4, atol=1e-5)
+    present = child.module.network.unstructured().model.get_input_embeddings().weight
+    torch.testing.assert_close(present, nearest, rtol=1e-4, atol=1e-5)
 
 
 def test_the_dropout_of_a_fresh_network_is_that_of_the_configuration(tmp_path):
