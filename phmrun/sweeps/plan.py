@@ -55,12 +55,12 @@ def plan(
 
     Raises:
         PhmrunError: (exit 2) The sweep has more than 100,000 cells, names an unknown task or a missing configuration
-            file, has several seeds but a command without ``{seed}``, or no cell is left. Its key ``baseline`` fits no
-            cell, or all; cells are counted before ``only``, without excluded ones.
+            file, has several seeds but a command without ``{seed}``, or no cell is left. Its key ``exclude`` fits no
+            cell, ``baseline`` none or all; cells are counted before ``only``, without excluded ones.
     """
     numbers, only = sweep.seeds(seeds), only or {}
     _require_few(sweep, len(numbers))
-    every = _marked(sweep, _without_seeds(sweep, options_of))
+    every = _marked(sweep, list(_without_seeds(sweep, options_of)))
     for cell in every:
         _check_seed_placeholder(cell, numbers)
     wanted = {key: values for key, values in only.items() if key != SEED}
@@ -93,9 +93,17 @@ def _require_few(sweep: Sweep, seeds: int) -> None:
         raise PhmrunError(what, where=sweep.source.at("grid"), hint="Take fewer seeds or values, or several files.")
 
 
-def _marked(sweep: Sweep, cells: Iterable[Cell]) -> list[Cell]:
-    """Return the cells that the sweep does not exclude, each marked as its baseline or not, if it names one."""
+def _marked(sweep: Sweep, cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells that the sweep does not exclude, each marked as its baseline or not, if it names one.
+
+    Raises:
+        PhmrunError: (exit 2) An entry of ``exclude`` fits no cell.
+    """
     left_out, baseline = [pattern_of(values) for values in sweep.file.exclude], pattern_of(sweep.file.baseline)
+    for pattern in left_out:
+        if not any(fits(cell.at, cell.config, pattern) for cell in cells):
+            what = f"{listed(pattern)} fits no cell of the sweep"
+            raise PhmrunError(what, where=sweep.source.at("exclude"), hint=_hint(cells, pattern))
     return [
         replace(cell, baseline=fits(cell.at, cell.config, baseline) if baseline else None)
         for cell in cells

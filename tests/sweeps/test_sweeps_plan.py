@@ -139,6 +139,8 @@ def test_only_what_is_asked_for(planned):
     with pytest.raises(PhmrunError, match="no cell of the sweep fits layr=phm") as caught:
         labels(layr=["phm"])
     assert "layer, training.clip, seed" in str(caught.value)
+    with pytest.raises(PhmrunError, match="layr=phm fits no cell of the sweep"):
+        planned({"task": "toy", "exclude": [{"layr": "phm"}]})
     with pytest.raises(PhmrunError, match="every cell of the sweep is excluded"):
         planned({"task": "toy", "exclude": [{"task": "toy"}]})
 
