@@ -182,7 +182,9 @@ def with_choices(plan: Plan, rows: Sequence[Tuned], make: Make) -> Plan:
             cells.append(cell)
         elif row.failed:
             invalid = next((status.cell.fault for _, status in row.trials if status.cell.fault), None)
-            fault = invalid or PhmrunError(f"no trial of {row.pilot.label} is done with a score", code=ExitCode.SWEEP)
+            score = f"val/{row.pilot.config.training.monitor}" if row.pilot.config else "a score"
+            what = f"no trial of {row.pilot.label} is done with {score}, by which training.monitor chooses"
+            fault = invalid or PhmrunError(what, code=ExitCode.SWEEP)
             cells.append(replace(cell, run_id=None, fault=fault))
         elif row.replicates:
             cells += _replicate(row, cell, make)

@@ -161,7 +161,7 @@ def test_failed_trials_lose_and_a_row_without_any_other_fails_alone(phmrun):
     assert "at least 8 runs left" in phmrun("sweep", written(**changes), "--plan")
     shown = phmrun("sweep", "sweep.yaml", code=5)
     assert "val/accuracy 100.0" in shown  # of the trial that wins, not its test score
-    assert "low-rank · seed 1 and 1 more: no trial of layer low-rank · seed 1 is done with a score" in shown
+    assert "low-rank · seed 1 and 1 more: no trial of layer low-rank · seed 1 is done with val/accuracy" in shown
     assert [line for line in starts() if " 2 " in line] == ["dense 2 0.01"]
     assert "4 cells: 2 done · 2 failed · 6 trials: 2 done · 4 failed" in phmrun("sweep", "sweep.yaml", "--plan")
     phmrun("report", "sweep.yaml", "--out", "report")
