@@ -34,7 +34,7 @@ from phmrun.results.plots.canvas import save_figure
 from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
-from phmrun.statistics.verdict import DECIDED
+from phmrun.statistics.verdict import Verdict
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
@@ -44,6 +44,7 @@ SWAPPED = {"worse": "better", "better": "worse"}
 LIMIT = re.compile(r"not better by more than ([\d.]+)")
 USUAL = ", embedding dense"  # in the name of a row of a sweep that varies embeddings, too
 COSTS = ("parameters", "multiplications")
+DECIDED = (Verdict.DIFFERENT, Verdict.EQUIVALENT, Verdict.NOT_WORSE)
 Pictures = dict[Path, Callable[[], Any]]
 """Functions that draw a picture, by its path."""
 
@@ -260,10 +261,10 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
 
 
 def updates_of(asked: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, str]:
-    """Return what the answer says of a sweep of updates: the baseline's score, the floor, and the other rows."""
+    """Return what the answer says of sweeps of updates: the baseline's score, the floor, and the other rows."""
     sweep = sweeps[asked["sweep"]]
-    rows = {name: row for name, begin in asked["rows"].items() if (row := sweep.place(begin)) is not None}
-    shown = ", ".join(f"{name} {sweep.cell(row)}" for name, row in rows.items())
+    places = {name: place for name, begin in asked["rows"].items() if (place := found(asked, begin, sweeps))}
+    shown = ", ".join(f"{name} {place[0].cell(place[1])}" for name, place in places.items())
     return {"updates": shown, "update": sweep.reference(), "floor": sweep.floor()}
 
 
