@@ -259,7 +259,7 @@ class _Training:
             take_over_base(module, self.run, self.config)
         if begins and start is not None:
             start(module)
-        if begins and not self.config.training.max_steps:
+        if begins and self.config.training.max_steps == 0:
             save_start(self.run.checkpoints, module)
         if self.derivation and self.derivation.teacher:
             distillation = self.config.distillation
