@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from phmrun.layers.factored_file import from_int4, to_int8, to_integers
 from phmrun.layers.fitting import best_low_rank
-from phmrun.models.hugging_face import folder_tokenizer, read_model
+from phmrun.models.model_folder import folder_tokenizer, read_model
 
 BYTES = 12_000
 LENGTH = 512

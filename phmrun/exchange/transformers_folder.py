@@ -21,7 +21,7 @@ from phmrun.layers.adapters import merge
 from phmrun.layers.linear import Linear
 from phmrun.layers.structures.added import Added
 from phmrun.layers.structures.low_rank import LowRank
-from phmrun.models.hugging_face import is_classifier
+from phmrun.models.model_folder import is_classifier
 from phmrun.text.tokenizer import TokenizerVocabulary
 
 CLOSE = 1e-3

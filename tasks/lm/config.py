@@ -241,7 +241,7 @@ class LanguageModelExperiment(Experiment):
         """
         vocabulary = self.data.vocabulary
         if self.model.path is not None:
-            from phmrun.models.hugging_face import read_settings  # brings transformers with it
+            from phmrun.models.model_folder import read_settings  # brings transformers with it
 
             return (read_settings(self.model.path).vocab_size,)
         usual = BPE if vocabulary.kind == "bpe" else ENTRIES.get(self.data.name, ENTRIES["ptb"])

@@ -21,7 +21,7 @@ from phmrun.files import read_text
 from phmrun.ledger import Run
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
-from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
+from phmrun.models.model_folder import folder_checksum, folder_tokenizer
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
 from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts

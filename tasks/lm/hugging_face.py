@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from phmrun.errors import PhmrunError
 from phmrun.layers.cross_entropy import CrossEntropy
 from phmrun.layers.network import Structures
-from phmrun.models.hugging_face import HuggingFaceNetwork, fresh_settings, read_settings
+from phmrun.models.hugging_face import HuggingFaceNetwork, fresh_settings
+from phmrun.models.model_folder import read_settings
 from phmrun.tasks.lm.config import LanguageModelOptions
 from phmrun.tasks.lm.language_model import Reading, State
 

@@ -23,7 +23,8 @@ from phmrun.exchange.further_training import further_training
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.layers.linear import Linear
 from phmrun.layers.network import structures_of
-from phmrun.models.hugging_face import HuggingFaceNetwork, folder_tokenizer, fresh_settings
+from phmrun.models.hugging_face import HuggingFaceNetwork, fresh_settings
+from phmrun.models.model_folder import folder_tokenizer
 from phmrun.models.sentences import batch_of
 from phmrun.tasks.nli.config import NLIOptions
 

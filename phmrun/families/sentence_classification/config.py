@@ -88,7 +88,7 @@ class ClassificationExperiment(Experiment):
         """
         words = self.data.vocabulary
         if (path := getattr(self.model, "path", None)) is not None:
-            from phmrun.models.hugging_face import read_settings  # brings transformers with it
+            from phmrun.models.model_folder import read_settings  # brings transformers with it
 
             return read_settings(path).vocab_size, len(self.labels)
         return -(-words.size // words.multiple_of) * words.multiple_of, len(self.labels)

@@ -27,7 +27,7 @@ from phmrun.families.sentence_classification.items import (
 )
 from phmrun.families.sentence_classification.vectors import Found, open_vectors
 from phmrun.files import sha256_of
-from phmrun.models.hugging_face import folder_checksum, folder_tokenizer
+from phmrun.models.model_folder import folder_checksum, folder_tokenizer
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.text.batches import Batch
 from phmrun.text.store import Prepared

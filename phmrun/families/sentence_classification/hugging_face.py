@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from phmrun.layers.network import Structures
-from phmrun.models.hugging_face import HuggingFaceNetwork, folder_tokenizer, fresh_settings, read_settings
+from phmrun.models.hugging_face import HuggingFaceNetwork, fresh_settings
+from phmrun.models.model_folder import folder_tokenizer, read_settings
 from phmrun.models.sentences import Sentences
 from phmrun.text.tokenizer import Joining
 from phmrun.text.vocabulary import BOS, EOS, PAD

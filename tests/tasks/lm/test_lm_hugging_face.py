@@ -28,7 +28,8 @@ from phmrun.layers.linear import Linear
 from phmrun.layers.network import section_of, structures_of
 from phmrun.layers.structure import build_structure, build_weight
 from phmrun.ledger.listing import list_runs
-from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope, read_model
+from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope
+from phmrun.models.model_folder import read_model
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.module import LanguageModelModule
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe

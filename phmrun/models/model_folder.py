@@ -1,0 +1,234 @@
+"""Folder of a Hugging Face model: its files, configuration, weights and tokenizer.
+
+A folder holds ``config.json`` and ``model.safetensors``, or one ``.gguf`` file. Nothing of it is executed: pickled
+weights and code of the folder's own are refused.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from phmrun.checksums import checksum_once, stamp_of
+from phmrun.errors import ExitCode, PhmrunError
+from phmrun.files import intact, read_text
+from phmrun.registry import extra_package
+from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
+
+DROPOUTS = ("dropout", "dropout_prob", "dropout_rate", "pdrop")
+"""Ends of the names of dropouts in a configuration."""
+ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
+"""Roles of special tokens."""
+Head = Literal["CausalLM", "SequenceClassification"]
+"""What a network predicts, as transformers calls it: the next token, or a class of the whole input."""
+
+
+def transformers() -> Any:
+    """Return the package transformers, with its progress bars and advice switched off.
+
+    Raises:
+        PhmrunError: (exit 2) It is not installed.
+    """
+    package = extra_package("transformers", "transformers")
+    package.logging.set_verbosity_error()
+    package.logging.disable_progress_bar()
+    return package
+
+
+def weight_file(folder: Path) -> Path:
+    """Return the file of a folder that says which weights are read: safetensors, its index, or GGUF.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no such file, or several of GGUF.
+    """
+    for name in ("model.safetensors", "model.safetensors.index.json"):
+        if (folder / name).is_file():
+            return folder / name
+    files = sorted(folder.glob("*.gguf"))
+    if len(files) == 1:
+        return files[0]
+    what = "there is no model.safetensors and no single .gguf file; pickles, which can run code, are not read"
+    hint = "Download the whole folder, or write it anew with model.save_pretrained(folder)."
+    raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
+
+
+def folder_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that decide the network, its weights and its tokens, sorted by name.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no weights that can be read.
+    """
+    weight_file(folder)
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.safetensors*", "*.gguf")
+    return sorted({path for name in names for path in folder.glob(name) if path.is_file()})
+
+
+def set_dropout(settings: Any, share: float) -> None:
+    """Set all dropouts of a configuration of transformers, that of attention weights included, in place."""
+    for name, value in settings.to_dict().items():
+        if name.endswith(DROPOUTS) and type(value) in (int, float):
+            setattr(settings, name, share)
+
+
+def read_settings(folder: Path, dropout: float | None = None) -> Any:
+    """Return the configuration of transformers that a folder holds.
+
+    Args:
+        folder: Folder of the model.
+        dropout: Share of units and attention weights dropped; None: the folder's.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing, damaged, or needs code of the folder's own.
+    """
+    weights, package = weight_file(folder), transformers()
+    kind = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {}
+    with _readable(folder):
+        if not kind:
+            with intact("the model's settings are", folder / "config.json"):
+                content = json.loads(read_text(folder / "config.json"))
+                if not isinstance(content, dict):
+                    raise ValueError("no object")
+            if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
+                what = "the model needs code of its own folder, which is never run"
+                raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+        settings = package.AutoConfig.from_pretrained(folder, trust_remote_code=False, **kind)
+    if dropout is not None:
+        set_dropout(settings, dropout)
+    return settings
+
+
+@contextlib.contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Turn the errors of a folder's reader into one of phmrun, and keep its progress bars from standard error.
+
+    Raises:
+        PhmrunError: (exit 3) transformers or safetensors cannot read the folder.
+    """
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    except PhmrunError:
+        raise
+    except Exception as error:
+        message = str(error).strip().split("\n")[0]
+        what = f"transformers cannot read the folder: {message or type(error).__name__}"
+        raise PhmrunError(what, where=str(folder), code=ExitCode.DATA) from error
+
+
+def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> nn.Module:
+    """Read a network of transformers with its weights, in float32.
+
+    A classifier or pooler that the folder lacks, or has for another number of classes, is drawn from torch's generator;
+    the network's attribute ``drawn`` names its weights.
+
+    Args:
+        folder: Folder of the model; it may come from an untrusted source.
+        settings: Its configuration, if the caller has changed it.
+        head: What the network predicts.
+
+    Raises:
+        PhmrunError: (exit 3) The folder is damaged, or weights are missing or have other sizes than it says.
+    """
+    weights, package = weight_file(folder), transformers()
+    settings = read_settings(folder) if settings is None else settings
+    extra: dict[str, Any] = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
+    if head != "CausalLM":
+        extra["ignore_mismatched_sizes"] = True
+    with _readable(folder):
+        model, facts = getattr(package, f"AutoModelFor{head}").from_pretrained(
+            folder, config=settings, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
+        )
+    absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
+    if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
+        what = f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}"
+        raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+    if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
+        model.is_quantized, model.hf_quantizer = False, None
+        for name in ("quantization_config", "_pre_quantization_dtype"):
+            if hasattr(model.config, name):
+                delattr(model.config, name)
+    model.drawn = absent
+    built: nn.Module = model.train()
+    return built
+
+
+def _is_new(model: Any, name: str) -> bool:
+    """Return True for a weight of a classifier: outside the network that was trained before, or of its pooler."""
+    inside, _, rest = name.partition(".")
+    return inside != model.base_model_prefix or rest.startswith("pooler.")
+
+
+def is_classifier(model: Any) -> bool:
+    """Return True for a network of transformers that predicts classes."""
+    return str(type(model).__name__).endswith("ForSequenceClassification")
+
+
+def read_tokenizer(folder: Path) -> tuple[Any, dict[str, int]]:
+    """Return the tokenizer of a folder's GGUF file, and the ids of its special tokens by role.
+
+    Raises:
+        PhmrunError: (exit 3) The file has no tokenizer that transformers reads.
+    """
+    weights, package = weight_file(folder), transformers()
+    if weights.suffix != ".gguf":
+        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
+    with _readable(folder):
+        read = package.AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
+    ids = {role: getattr(read, f"{role}_token_id", None) for role in ROLES}
+    return read.backend_tokenizer, {role: index for role, index in ids.items() if index is not None}
+
+
+def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
+    """Read the tokenizer of a model's folder: ``tokenizer.json``, else that of its GGUF file.
+
+    Args:
+        folder: Folder of the model; it may come from an untrusted source.
+        size: Rows of the model's embedding.
+
+    Raises:
+        PhmrunError: (exit 3) There is no tokenizer, it is damaged, or has more tokens than the embedding has rows.
+    """
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        with intact("the tokenizer is", path):
+            try:
+                tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
+            except Exception as error:  # the library raises Exception itself
+                raise ValueError(str(error)) from error
+        roles = _roles_of(folder, tokenizer)
+    else:
+        tokenizer, roles = read_tokenizer(folder)
+    entries = tokenizer.get_vocab_size(with_added_tokens=True)
+    if entries > size:
+        what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
+        raise PhmrunError(what, where=str(folder), hint="Take both from one model.", code=ExitCode.DATA)
+    return TokenizerVocabulary(tokenizer, size=size, roles=roles)
+
+
+def folder_checksum(folder: Path) -> str:
+    """Return a SHA-256 of the files of a model's folder that decide its weights and tokens.
+
+    Raises:
+        PhmrunError: (exit 3) The folder has no weights that can be read.
+    """
+    sums = [f"{path.name} {checksum_once(stamp_of(path))}" for path in folder_files(folder)]
+    return hashlib.sha256("\n".join(sums).encode()).hexdigest()
+
+
+def _roles_of(folder: Path, tokenizer: Any) -> dict[str, int]:
+    """Return the ids of special tokens by role, from ``tokenizer_config.json``; empty without the file."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return {}
+    with intact("the tokenizer's settings are", path):
+        content = json.loads(read_text(path))
+        names = {role: content.get(f"{role}_token") for role in ROLES}
+    texts = {role: name.get("content") if isinstance(name, dict) else name for role, name in names.items()}
+    ids = {role: tokenizer.token_to_id(text) for role, text in texts.items() if isinstance(text, str)}
+    return {role: index for role, index in ids.items() if index is not None}
