@@ -56,7 +56,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
         else:
             settings = read_settings(options.path, options.path_dropout)
         super().__init__(settings, structures, options.only, options.path)
-        self.memory, self.given = 0, options.path is not None
+        self.memory = 0
         self.output = Logits(sizes[0])
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:

@@ -223,7 +223,7 @@ class LanguageModelPredictor:
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
             warnings = (text,) if unknown >= MENTIONED * count else ()
-        if isinstance(self.network, HuggingFaceLanguageModel) and self.network.given and self.length < FEW:
+        if isinstance(self.network, HuggingFaceLanguageModel) and self.network.folder and self.length < FEW:
             text = f"{self.length} tokens are read at a time, without the text before them; the network can read "
             warnings = (*warnings, f"{text}{self.network.positions:,}: --set decoding.length={2 * FEW}")
 
