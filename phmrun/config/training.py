@@ -96,7 +96,7 @@ class TrainingConfig(Section):
     versions: ClassVar[Mapping[str, int]] = {"precision=bf16-mixed": 2}  # with the fused optimizer
 
     max_steps: int | None = Field(None, ge=0)
-    """Maximum number of optimizer steps; 0: no training, null: no limit."""
+    """Maximum number of optimizer steps; 0: none, for a folder's weights (model.path); null: no limit."""
     max_epochs: int | None = Field(None, ge=1)
     """Maximum number of epochs (passes over the training data); null: no limit."""
     max_time: Clock = None
