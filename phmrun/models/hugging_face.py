@@ -13,7 +13,7 @@ from phmrun.layers.inference import folded
 from phmrun.layers.network import Structures, set_structure, structures_of
 from phmrun.layers.report import ATTRIBUTE, parameter_count
 from phmrun.layers.structure import build_weight
-from phmrun.models.model_folder import Head, is_classifier, read_model, set_dropout, transformers
+from phmrun.models.model_folder import Head, is_classifier, network_class, read_model, set_dropout, transformers
 from phmrun.registry import STRUCTURES
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
@@ -61,7 +61,7 @@ def fresh_settings(
 
 def build_model(settings: Any, head: Head = "CausalLM") -> nn.Module:
     """Build a network of transformers with fresh weights from torch's generator, in float32."""
-    built: nn.Module = getattr(transformers(), f"AutoModelFor{head}").from_config(settings, dtype=torch.float32)
+    built: nn.Module = network_class(head).from_config(settings, dtype=torch.float32)
     return built.train()
 
 

@@ -6,11 +6,13 @@ weights and code of the folder's own are refused.
 
 import contextlib
 import hashlib
+import importlib
 import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import torch
 from torch import nn
@@ -39,6 +41,18 @@ def transformers() -> Any:
     package.logging.set_verbosity_error()
     package.logging.disable_progress_bar()
     return package
+
+
+def network_class(head: Head) -> Any:
+    """Return transformers' class that builds or reads networks with a head.
+
+    SciPy is hidden while the package's losses are imported: those of object detection take it, which costs every
+    network 36 MB and half a second.
+    """
+    package = transformers()
+    with mock.patch("transformers.utils.is_scipy_available", return_value=False):
+        importlib.import_module("transformers.modeling_utils")
+    return getattr(package, f"AutoModelFor{head}")
 
 
 def weight_file(folder: Path) -> Path:
@@ -135,13 +149,13 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
     Raises:
         PhmrunError: (exit 3) The folder is damaged, or weights are missing or have other sizes than it says.
     """
-    weights, package = weight_file(folder), transformers()
+    weights = weight_file(folder)
     settings = read_settings(folder) if settings is None else settings
     extra: dict[str, Any] = {"gguf_file": weights.name} if weights.suffix == ".gguf" else {"use_safetensors": True}
     if head != "CausalLM":
         extra["ignore_mismatched_sizes"] = True
     with _readable(folder):
-        model, facts = getattr(package, f"AutoModelFor{head}").from_pretrained(
+        model, facts = network_class(head).from_pretrained(
             folder, config=settings, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
         )
     absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
