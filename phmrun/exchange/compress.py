@@ -151,21 +151,10 @@ def make_plan(
         what = "updates of frozen weights are no compression"
         hint = f"Update it: phmrun train … --extend {trained.run.reference}"
         raise PhmrunError(what, where=trained.run.id, hint=hint)
-    module = trained.module.eval()
-    if isinstance(module.network, HuggingFaceNetwork):
-        for scope in tables:
-            module.network.expose(scope)
-    present = structures_of(module.network)
-    sections = {name: section_of(name, module.network) for name in present}
-    dense = {
-        name: structure
-        for name, structure in present.items()
-        if structure.name == "dense" and sections[name] in ("layer", *tables)
-    }
-    if absent := [scope for scope in tables if scope not in map(sections.get, dense)]:
-        raise PhmrunError(f"the network has no separate dense matrix for {absent[0]}", where=trained.run.id)
     if budget is not None and not batches:
         raise PhmrunError("a budget needs calibration batches: use --calibrate 8, for instance", where="--calibrate")
+    module = trained.module.eval()
+    present, sections, dense = _maps_of(trained, tables)
     wanted = {name: tables.get(sections[name], layer) for name in dense}
     candidates = {}
     for name, old in dense.items():
@@ -183,18 +172,18 @@ def make_plan(
     choices: dict[str, list[tuple[FittedMap, Structure]]] = {}
     with progress("fitting", len(dense), "maps") as advance:
         for name, old in dense.items():
-            choices[name] = _fits(name, old, candidates[name], covariances.get(name))
+            choices[name] = fits = _fits(name, old, candidates[name], covariances.get(name))
             # Each map is replaced alone. The allocation assumes that damages add up; the loss with all maps replaced,
             # below, shows whether they do.
             if budget is not None and before is not None:
-                weight, read = old.materialize().detach(), covariances.get(name)
-                energy = error(weight, torch.zeros_like(weight), read) * gradients.get(name, 0.0)
-                for place, (fit, new) in enumerate(choices[name]):
-                    if name in gradients and fit.output_energy is not None:
-                        damage = energy * (1 - fit.output_energy)
-                    else:
-                        damage = _loss_with(module, data, {name: new}) - before
-                    choices[name][place] = replace(fit, damage=damage), new
+                weight = old.materialize().detach()
+                energy = error(weight, torch.zeros_like(weight), covariances.get(name)) * gradients.get(name, 0.0)
+                choices[name] = [
+                    (replace(fit, damage=energy * (1 - fit.output_energy)), new)
+                    if name in gradients and fit.output_energy is not None
+                    else (replace(fit, damage=_loss_with(module, data, {name: new}) - before), new)
+                    for fit, new in fits
+                ]
             advance(1)
     chosen = _chosen(dense, choices, most)
     structures = {name: structure for name, (_, structure) in chosen.items()}
@@ -215,6 +204,29 @@ def make_plan(
         sections,
         isinstance(module.network, HuggingFaceNetwork),
     )
+
+
+def _maps_of(
+    trained: TrainedModel, tables: Collection[str]
+) -> tuple[Mapping[str, Structure], Mapping[str, str], Mapping[str, Structure]]:
+    """Return all structures of a network, the section of each, and the dense ones to replace; all by name.
+
+    These are maps of the blocks, and those of ``tables``. Plain tables of transformers become dense structures first.
+
+    Raises:
+        PhmrunError: (exit 2) A table has no dense matrix of its own.
+    """
+    network = trained.module.network
+    if isinstance(network, HuggingFaceNetwork):
+        for scope in tables:
+            network.expose(scope)
+    present = structures_of(network)
+    sections = {name: section_of(name, network) for name in present}
+    wanted = ("layer", *tables)
+    dense = {name: old for name, old in present.items() if old.name == "dense" and sections[name] in wanted}
+    if absent := [scope for scope in tables if scope not in map(sections.get, dense)]:
+        raise PhmrunError(f"the network has no separate dense matrix for {absent[0]}", where=trained.run.id)
+    return present, sections, dense
 
 
 def _chosen(
