@@ -136,7 +136,8 @@ def _as_trained(table: ResultTable, compared: dict[Place, RowComparison]) -> dic
         untrained = next((other for other in beside if other and other.verdict is Verdict.UNTRAINED), None)
         if untrained and table.headings[column].score == TEST_LOSS:
             reason = untrained.judgement.reason or "its score beats no floor"
-            pair = replace(pair, judgement=replace(pair.judgement, verdict=Verdict.UNTRAINED, reason=reason))
+            judgement = replace(pair.judgement, verdict=Verdict.UNTRAINED, reason=reason, needed=None)
+            pair = replace(pair, judgement=judgement)
         shown[row, column] = pair
     return shown
 

@@ -164,17 +164,19 @@ def scored(bleu, loss, copied):
     return {"test/bleu": bleu, "test/bleu-of-copy": copied, "test/loss": loss}
 
 
-@pytest.mark.parametrize(("copied", "verdict"), [(1.0, "different"), (35.0, "untrained")])
-def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, copied, verdict):
+@pytest.mark.parametrize(
+    ("copied", "nats", "verdict"), [(1.0, 3.0, "different"), (35.0, 3.0, "untrained"), (35.0, 2.01, "untrained")]
+)
+def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, copied, nats, verdict):
     entries = []
     for seed, up in enumerate((0.0, 0.1, -0.1, 0.05)):
         dense, phm = ({**at, "seed": seed} for at in (DENSE, PHM))
         entries.append(entry({"layer": "dense", "seed": str(seed)}, dense, scored(30 + up, 2 + up / 9, copied)))
-        entries.append(entry({"layer": "phm"}, phm, scored(20 + up, 3 + up / 9, copied)))
+        entries.append(entry({"layer": "phm"}, phm, scored(20 + up, nats + up / 9, copied)))
     table = tabulate(entries, ["layer"], score_headings(entries, [], []))
     assert [heading.score for heading in table.headings] == ["test/bleu", "test/loss"]
     compared = differences(table)
-    assert [str(pair.verdict) for pair in compared.values()] == [verdict, verdict]
+    assert [(str(it.verdict), it.judgement.needed) for it in compared.values()] == [(verdict, None)] * 2
     scaled = tabulate(entries, ["layer"], [Heading("BLEU in per mille", "test/bleu", factor=10.0)])
     (pair,) = differences(scaled).values()
     assert (str(pair.verdict), pair.floor) == (verdict, ("copy", 10 * copied))
