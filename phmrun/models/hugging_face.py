@@ -65,7 +65,7 @@ def build_model(settings: Any, head: Head = "CausalLM") -> nn.Module:
     return built.train()
 
 
-def structured(model: nn.Module, structures: Structures, only: str = "", *, near: bool) -> nn.Module:
+def structured(model: Any, structures: Structures, only: str = "", *, near: bool) -> Any:
     """Give the maps of a network of transformers their structures, in place.
 
     ``layer`` are the maps of the blocks, ``embedding`` is the table of input tokens, ``output`` the map to tokens or
@@ -81,9 +81,9 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
             with their standard deviation.
 
     Raises:
-        PhmrunError: No map is called so, or a structure does not fit maps, which are listed.
+        PhmrunError: No map is called so, a scope has no map, or a structure does not fit maps, which are listed.
     """
-    before, converted = parameter_count(model), []
+    before, converted, new = parameter_count(model), [], getattr(model, "drawn", ())
     scopes = maps_by_scope(model)
     blocks = scopes["layer"]
     ends = [end.strip() for end in only.split(",") if end.strip()]
@@ -95,29 +95,30 @@ def structured(model: nn.Module, structures: Structures, only: str = "", *, near
         scopes["layer"] = {m: name for m, name in blocks.items() if any(f".{name}".endswith(f".{end}") for end in ends)}
     for scope in scopes:
         options = dict(structures.get(scope, {}))
+        updates, chosen = _updates(options), scopes[scope]
         structure = options.pop("structure", "dense")
-        chosen = _with_tied(scope, scopes)
-        if not chosen or (structure == "dense" and scope != "layer"):
+        if structure == "dense" and (scope != "layer" or not chosen):
             continue
-        drawn = not (near or structure == "dense" or _updates(structures[scope]) or next(model.parameters()).is_meta)
+        if not chosen:
+            what = f"a network of {model.config.model_type} has no plain matrix here that {structure!r} could replace"
+            hint = "A tied output has the structure of the embedding." if scope == "output" else None
+            raise PhmrunError(what, where=f"{scope}.structure", hint=hint)
+        if updates and {f"{name}.weight" for name in chosen.values()} & set(new):
+            hint = "Leave output out: it is trained whole."
+            raise PhmrunError("the folder has no such classifier to update", where=f"{scope}.structure", hint=hint)
+        drawn = not (near or structure == "dense" or updates or next(model.parameters()).is_meta)
         deviations = {name: float(m.get_parameter("weight").detach().std()) for m, name in chosen.items() if drawn}
         _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")
         converted += records
         for name, deviation in deviations.items():  # as the matrices that transformers has drawn
-            model.get_submodule(f"{name}.structure").reset_parameters(deviation)  # type: ignore[operator]
+            model.get_submodule(f"{name}.structure").reset_parameters(deviation)
     if is_classifier(model):
-        absent = [name.rpartition(".")[0] for name in getattr(model, "drawn", ())]
-        for name in [*absent, *(name for name, scope in ends_of(model).items() if scope == "output")]:
+        drawn_parts = [name.rpartition(".")[0] for name in new]
+        for name in [*drawn_parts, *(name for name, scope in ends_of(model).items() if scope == "output")]:
             model.get_submodule(name).requires_grad_(True)
     if converted:
         attach_report(model, converted, before)
     return model
-
-
-def _with_tied(scope: str, scopes: Mapping[str, dict[nn.Module, str]]) -> dict[nn.Module, str]:
-    """Return the maps of a scope; with an embedding, an output that shares its matrix."""
-    weights = {id(module.weight) for module in scopes[scope]} if scope == "embedding" else set()
-    return {**scopes[scope], **{m: name for m, name in scopes["output"].items() if id(m.weight) in weights}}
 
 
 def ends_of(model: Any) -> dict[str, str]:
@@ -137,8 +138,8 @@ def ends_of(model: Any) -> dict[str, str]:
 def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
     """Return the maps of a network of transformers that can get a structure, with their names, by scope.
 
-    "embedding" and "output" are those of :func:`ends_of`; other maps within its blocks are those of "layer", tables of
-    positions belong to none.
+    "embedding" and "output" are those of :func:`ends_of`, but an output that shares the embedding's matrix is of
+    "embedding"; other maps within its blocks are those of "layer", tables of positions belong to none.
     """
     ends = ends_of(model)
     scopes: dict[str, dict[nn.Module, str]] = {"layer": {}, "embedding": {}, "output": {}}
@@ -150,6 +151,9 @@ def maps_by_scope(model: Any) -> dict[str, dict[nn.Module, str]]:
             scopes[end][module] = name
         elif not isinstance(module, nn.Embedding) and any(part.isdigit() for part in name.split(".")):
             scopes["layer"][module] = name
+    tables = {id(module.weight) for module in scopes["embedding"]}
+    for module in [module for module in scopes["output"] if id(module.weight) in tables]:
+        scopes["embedding"][module] = scopes["output"].pop(module)
     return scopes
 
 
@@ -179,7 +183,7 @@ class HuggingFaceNetwork(nn.Module):
         # Frozen matrices are in no checkpoint, so they are read whenever the network is built.
         self.has_frozen = folder is not None and any(map(_updates, structures.values()))
         meta = torch.get_default_device().type == "meta"
-        self.model: Any = self._built(folder if self.has_frozen and not meta else None)
+        self.model = self._built(folder if self.has_frozen and not meta else None)
         self.scopes = {f"model.{name}": scope for name, scope in ends_of(self.model).items()}
         self.recipes = {name: (part.name, part.options) for name, part in structures_of(self.model).items()}
         longest = [getattr(settings, name, None) for name in ("max_position_embeddings", "n_positions")]
@@ -213,7 +217,8 @@ class HuggingFaceNetwork(nn.Module):
 
     def expose(self, scope: str) -> None:
         """Turn the plain matrices of "embedding" or "output" into dense structures, in place, for others to replace."""
-        convert_layers(self.model, _with_tied(scope, maps_by_scope(self.model)), "dense", {}, near=True)
+        self.model.get_input_embeddings().padding_idx = None
+        convert_layers(self.model, maps_by_scope(self.model)[scope], "dense", {}, near=True)
 
     def unstructured(self) -> Self:
         """Return a folded copy that does not remember what was converted, so that its weights are saved as they are."""
@@ -221,9 +226,11 @@ class HuggingFaceNetwork(nn.Module):
         copy.model.__dict__.pop(ATTRIBUTE, None)
         return copy
 
-    def _built(self, folder: Path | None) -> nn.Module:
+    def _built(self, folder: Path | None) -> Any:
         """Return a network with structured maps; ``folder``: with its weights, None: with fresh ones."""
-        model = read_model(folder, self.settings, self.head) if folder else build_model(self.settings, self.head)
+        model: Any = read_model(folder, self.settings, self.head) if folder else build_model(self.settings, self.head)
+        if self.folder and self.structures.get("embedding", {}).get("structure", "dense") != "dense":
+            model.get_input_embeddings().padding_idx = None  # its row has values, and may be of a mark that is read
         return structured(model, self.structures, self.only, near=folder is not None)
 
 

@@ -162,6 +162,10 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
     if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
         what = f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}"
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+    if head == "CausalLM" and _reads_ahead(model.eval()):
+        hint = 'Use the task nli or sva, or "is_decoder": true in its config.json.'
+        what = "the network reads the tokens that it should predict"
+        raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
     if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
         model.is_quantized, model.hf_quantizer = False, None
         for name in ("quantization_config", "_pre_quantization_dtype"):
@@ -176,6 +180,13 @@ def _is_new(model: Any, name: str) -> bool:
     """Return True for a weight of a classifier: outside the network that was trained before, or of its pooler."""
     inside, _, rest = name.partition(".")
     return inside != model.base_model_prefix or rest.startswith("pooler.")
+
+
+@torch.inference_mode()
+def _reads_ahead(model: Any) -> bool:
+    """Return True if the logits of a token depend on the next one, as in a BERT that is no decoder."""
+    first, second = model(input_ids=torch.tensor([[0, 0], [0, 1]]), use_cache=False).logits[:, 0]
+    return not torch.allclose(first, second, rtol=1e-4, atol=1e-4)
 
 
 def is_classifier(model: Any) -> bool:

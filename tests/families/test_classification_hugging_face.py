@@ -88,9 +88,12 @@ def test_a_long_sentence_is_read_up_to_its_share_of_the_positions(bert):
     assert lengths.max() <= 2 + 2 + 3
 
 
-def test_positions_of_roberta_begin_behind_the_padding():
+def test_positions_of_roberta_begin_behind_the_padding(bert, tmp_path):
     sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    settings = transformers.RobertaConfig(vocab_size=9, max_position_embeddings=12, pad_token_id=1, **sizes)
+    settings = transformers.RobertaConfig(vocab_size=80, max_position_embeddings=12, pad_token_id=1, **sizes)
+    transformers.AutoModelForMaskedLM.from_config(settings).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
+    assert classifier(tmp_path).model.config.pad_token_id == 1  # its tokenizer names no padding
     network = HuggingFaceNetwork(settings, {}, "", None, "SequenceClassification")
     assert network.positions == 10
     assert network.model(input_ids=torch.full((1, 10), 5)).logits.shape == (1, 2)

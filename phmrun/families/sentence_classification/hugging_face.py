@@ -39,7 +39,10 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
             joining = WORDS
         else:
             settings = read_settings(options.path, options.path_dropout)
-            joining = folder_tokenizer(options.path, words).joining(sentences)
+            tokenizer = folder_tokenizer(options.path, words)
+            if settings.pad_token_id in range(words):  # positions of RoBERTa and its kin begin behind this one
+                tokenizer.roles.setdefault("pad", settings.pad_token_id)
+            joining = tokenizer.joining(sentences)
         settings.num_labels = classes
         settings.pad_token_id = joining.pad
         super().__init__(settings, structures, options.only, options.path, "SequenceClassification")

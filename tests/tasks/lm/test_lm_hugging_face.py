@@ -310,10 +310,31 @@ def test_sizes_that_the_weights_contradict_are_refused(folder, tmp_path):
 
 
 def test_maps_that_do_not_exist_are_named():
-    settings = fresh_settings("llama", 60, (32, 48, 2, 2))
+    settings = fresh_settings("llama", 60, (32, 48, 2, 2), tie=True)
     with pytest.raises(PhmrunError, match="no map of the blocks is called 'query'") as refused:
         network(settings, {"layer": {"structure": "phm", "n": 2}}, "query")
     assert "q_proj" in refused.value.valid
+    low_rank = {"structure": "low-rank", "rank": 2}
+    with pytest.raises(PhmrunError, match="no plain matrix here that 'low-rank' could replace"):
+        network(settings, {"embedding": low_rank, "output": low_rank})
+
+
+def test_a_network_that_reads_ahead_is_no_language_model(tmp_path):
+    settings = fresh_settings("bert", 60, (32, 48, 2, 2))
+    build_model(settings).save_pretrained(tmp_path)
+    with pytest.raises(PhmrunError, match="reads the tokens that it should predict"):
+        read_model(tmp_path)
+    settings.is_decoder = True
+    assert read_model(tmp_path, settings).training
+
+
+def test_the_padding_row_of_a_folder_is_read_as_it_is(tmp_path):
+    settings = fresh_settings("llama", 60, (32, 48, 2, 2), tie=True)
+    model = build_model(settings)
+    model.model.embed_tokens.weight.data.normal_()
+    model.save_pretrained(tmp_path)
+    built = network(settings, {"embedding": {"structure": "added"}}, folder=tmp_path)
+    torch.testing.assert_close(built(TOKENS).logits, model(TOKENS).logits)
 
 
 def test_every_text_is_tokens_and_back(tmp_path):
