@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, cast, get_args
 
 import torch
@@ -46,7 +45,7 @@ TOKENS = "tokens.json"  # names of all tokens by id, beside the graphs that a se
 SEARCH = ("beam", "alpha", "penalty", "max_length_ratio", "max_length_offset")
 """Settings of the search that translations depend on."""
 BATCHES = 8  # training batches for the factors of rounding errors
-NONE: Mapping[str, Tensor] = MappingProxyType({})
+Moments = Mapping[str, Tensor] | None
 TOLERANCE = 1e-4
 """Largest accepted difference of an output, relative to its largest absolute value."""
 
@@ -143,7 +142,7 @@ def export(
     folder = trained.run.access.folder("exports")
     if kind == "onnx" and program.parts:
         return _export_parts(program, path or folder / "onnx", form, trained, facts)
-    moments = {}
+    moments = None
     if "+" in precision:
         moments = input_covariances(trained.module, calibration(trained, trained.config, BATCHES))
     return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts, moments)
@@ -189,11 +188,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
     directory = path or trained.run.access.folder("exports") / kind
     settings: Any = trained.config.model
-    vocabulary: Any = trained.vocabulary
-    if hasattr(vocabulary, "labels"):
-        model.config.id2label = dict(enumerate(vocabulary.labels))
-        model.config.label2id = {label: number for number, label in enumerate(vocabulary.labels)}
-        vocabulary = vocabulary.words
+    vocabulary = getattr(trained.vocabulary, "words", trained.vocabulary)
     check_out(directory, "config.json" if kind == "transformers" else "adapter_config.json")
     with replacing_directory(directory) as beside:
         if kind == "peft":
@@ -209,7 +204,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
 
 
 def _export_file(
-    program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str], moments: Mapping[str, Tensor] = NONE
+    program: ExportGraph, path: Path, form: Format, facts: Mapping[str, str], moments: Moments = None
 ) -> Exported:
     """Write one file, and compare its outputs with the trained model's.
 
@@ -282,7 +277,7 @@ def largest_difference(program: ExportGraph, run: Run) -> float:
 
 
 def _write_safetensors(
-    program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format, moments: Mapping[str, Tensor]
+    program: ExportGraph, path: Path, facts: Mapping[str, str], form: Format, moments: Moments
 ) -> Run:
     """Write weights by name.
 

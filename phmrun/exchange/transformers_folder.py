@@ -173,7 +173,7 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
     }
     write_json(folder / "adapter_config.json", settings)
     (folder / "adapter_model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
-    classes = f", num_labels={network.config.num_labels}" if head else ""
+    classes = f", id2label={network.config.id2label}" if head else ""
     code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"{classes}), "{name}")'
     page = CARD.format(
         library="peft", name=name, loader=kind, place=base, **facts,

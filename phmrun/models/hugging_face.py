@@ -100,12 +100,10 @@ def structured(model: Any, structures: Structures, only: str = "", *, near: bool
         if structure == "dense" and (scope != "layer" or not chosen):
             continue
         if not chosen:
-            what = f"a network of {model.config.model_type} has no plain matrix here that {structure!r} could replace"
-            hint = "A tied output has the structure of the embedding." if scope == "output" else None
-            raise PhmrunError(what, where=f"{scope}.structure", hint=hint)
+            what = f"a network of {model.config.model_type} has no plain, untied matrix here for {structure!r}"
+            raise PhmrunError(what, where=f"{scope}.structure", valid=("dense",))
         if updates and {f"{name}.weight" for name in chosen.values()} & set(new):
-            hint = "Leave output out: it is trained whole."
-            raise PhmrunError("the folder has no such classifier to update", where=f"{scope}.structure", hint=hint)
+            raise PhmrunError("a new classifier is trained whole: leave output out", where=f"{scope}.structure")
         drawn = not (near or structure == "dense" or updates or next(model.parameters()).is_meta)
         deviations = {name: float(m.get_parameter("weight").detach().std()) for m, name in chosen.items() if drawn}
         _, records = convert_layers(model, chosen, structure, options, near=near or structure == "dense")

@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -106,8 +106,6 @@ def read_settings(folder: Path, dropout: float | None = None) -> Any:
         if not kind:
             with intact("the model's settings are", folder / "config.json"):
                 content = json.loads(read_text(folder / "config.json"))
-                if not isinstance(content, dict):
-                    raise ValueError("no object")
             if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
                 what = "the model needs code of its own folder, which is never run"
                 raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
@@ -139,7 +137,8 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
     """Read a network of transformers with its weights, in float32.
 
     A classifier or pooler that the folder lacks, or has for another number of classes, is drawn from torch's generator;
-    the network's attribute ``drawn`` names its weights.
+    the network's attribute ``drawn`` names its weights. A classifier of the same classes gets their order in
+    ``settings``.
 
     Args:
         folder: Folder of the model; it may come from an untrusted source.
@@ -166,11 +165,14 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         hint = 'Use the task nli or sva, or "is_decoder": true in its config.json.'
         what = "the network reads the tokens that it should predict"
         raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
+    order = [] if head == "CausalLM" else class_order(read_settings(folder), settings.id2label.values())
+    if order != sorted(order):
+        for rows in [part for part in model.modules() if isinstance(part, nn.Linear)][-1].parameters():
+            rows.data = rows.data[order]
     if weights.suffix == ".gguf":  # read as float32: the network trains and is written like any other
         model.is_quantized, model.hf_quantizer = False, None
         for name in ("quantization_config", "_pre_quantization_dtype"):
-            if hasattr(model.config, name):
-                delattr(model.config, name)
+            vars(model.config).pop(name, None)
     model.drawn = absent
     built: nn.Module = model.train()
     return built
@@ -194,19 +196,11 @@ def is_classifier(model: Any) -> bool:
     return str(type(model).__name__).endswith("ForSequenceClassification")
 
 
-def read_tokenizer(folder: Path) -> tuple[Any, dict[str, int]]:
-    """Return the tokenizer of a folder's GGUF file, and the ids of its special tokens by role.
-
-    Raises:
-        PhmrunError: (exit 3) The file has no tokenizer that transformers reads.
-    """
-    weights, package = weight_file(folder), transformers()
-    if weights.suffix != ".gguf":
-        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
-    with _readable(folder):
-        read = package.AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
-    ids = {role: getattr(read, f"{role}_token_id", None) for role in ROLES}
-    return read.backend_tokenizer, {role: index for role, index in ids.items() if index is not None}
+def class_order(settings: Any, labels: Iterable[str]) -> list[int]:
+    """Return the number of each class in the configuration of a folder; 0, 1, 2 … if it names others."""
+    names = [str(name).casefold() for _, name in sorted(settings.id2label.items())]
+    wanted = [label.casefold() for label in labels]
+    return [*map(names.index, wanted)] if sorted(names) == sorted(wanted) else [*range(len(wanted))]
 
 
 def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
@@ -227,8 +221,13 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
             except Exception as error:  # the library raises Exception itself
                 raise ValueError(str(error)) from error
         roles = _roles_of(folder, tokenizer)
+    elif (weights := weight_file(folder)).suffix != ".gguf":
+        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
     else:
-        tokenizer, roles = read_tokenizer(folder)
+        with _readable(folder):
+            read = transformers().AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
+        ids = {role: getattr(read, f"{role}_token_id", None) for role in ROLES}
+        tokenizer, roles = read.backend_tokenizer, {role: index for role, index in ids.items() if index is not None}
     entries = tokenizer.get_vocab_size(with_added_tokens=True)
     if entries > size:
         what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"

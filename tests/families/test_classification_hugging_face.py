@@ -54,9 +54,12 @@ def bert(tmp_path_factory):
     return folder
 
 
-def classifier(folder, sentences=2, **structures):
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+def classifier(folder, **structures):
     options = NLIOptions(path=folder, **FROM_FOLDER)
-    return HuggingFaceClassifier(options, (80, 3), structures, sentences=sentences)
+    return HuggingFaceClassifier(options, (80, LABELS), structures, sentences=2)
 
 
 def sides(tokenizer):
@@ -86,6 +89,19 @@ def test_a_long_sentence_is_read_up_to_its_share_of_the_positions(bert):
     network.longest = 2
     _, lengths, _ = network.joined(sides(folder_tokenizer(bert, 80)))
     assert lengths.max() <= 2 + 2 + 3
+    network.around = ((), ())  # a decoder's, which reads something of an empty sentence, too
+    assert network.joined([batch_of([[], [7]])])[1].tolist() == [1, 1]
+
+
+def test_a_classifier_of_a_folder_gets_the_order_of_the_labels(bert, tmp_path):
+    names = dict(enumerate(["NEUTRAL", "CONTRADICTION", "ENTAILMENT"]))
+    plain = transformers.AutoModelForSequenceClassification.from_pretrained(bert, id2label=names)
+    plain.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
+    network = classifier(tmp_path).eval()
+    network.read_start()
+    expected = plain.eval()(input_ids=torch.arange(9)[None]).logits[:, [2, 0, 1]]
+    torch.testing.assert_close(network.model(input_ids=torch.arange(9)[None]).logits, expected)
 
 
 def test_positions_of_roberta_begin_behind_the_padding(bert, tmp_path):
@@ -184,7 +200,9 @@ def test_maps_of_a_folder_s_network_start_at_its_matrices_and_a_compressed_run_a
 
 @pytest.mark.parametrize(("share", "expected"), [(None, {0.1}), (0.0, {0.0})])
 def test_dropout_of_a_folder_is_its_own_or_everywhere_that_of_the_configuration(bert, share, expected):
-    network = HuggingFaceClassifier(NLIOptions(path=bert, **FROM_FOLDER, path_dropout=share), (80, 3), {}, sentences=2)
+    network = HuggingFaceClassifier(
+        NLIOptions(path=bert, **FROM_FOLDER, path_dropout=share), (80, LABELS), {}, sentences=2
+    )
     assert {part.p for part in network.modules() if isinstance(part, torch.nn.Dropout)} == expected
 
 

@@ -27,7 +27,7 @@ from phmrun.families.sentence_classification.items import (
 )
 from phmrun.families.sentence_classification.vectors import Found, open_vectors
 from phmrun.files import sha256_of
-from phmrun.models.model_folder import folder_checksum, folder_tokenizer
+from phmrun.models.model_folder import class_order, folder_checksum, folder_tokenizer, read_settings
 from phmrun.models.sentences import Sentences, batch_of
 from phmrun.text.batches import Batch
 from phmrun.text.store import Prepared
@@ -130,10 +130,14 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
     def fingerprints(self) -> dict[str, str]:
         """Return SHA-256 sums by their names in the run id.
 
-        Those of the file of vectors and of the model's folder are included.
+        Those of the file of vectors and of the model's folder are included, and the numbers that the classes have in
+        the folder, if it numbers them in another order.
         """
         vectors = {} if self.vectors is None else {"vectors": sha256_of(self.vectors)}
         model = {} if self.model is None else {"model": folder_checksum(self.model)}
+        if self.model is not None:
+            order = class_order(read_settings(self.model), self.config.labels)
+            model |= {"classes": str(order)} if order != sorted(order) else {}
         return {**super().fingerprints(), **vectors, **model}
 
     @cached_property

@@ -23,7 +23,7 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
 
     Args:
         options: Section of the configuration, with the folder or the sizes of the network.
-        sizes: Entries of the vocabulary, and number of classes.
+        sizes: Entries of the vocabulary, and names of the classes.
         structures: Options of ``layer``, the maps of the blocks; of ``embedding``; of ``output``, the classifier.
         sentences: Sentences per item, 1 or 2.
 
@@ -31,8 +31,8 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
         PhmrunError: The folder cannot be read, or sizes and structures do not match.
     """
 
-    def __init__(self, options: Any, sizes: Sequence[int], structures: Structures, *, sentences: int) -> None:
-        words, classes = sizes
+    def __init__(self, options: Any, sizes: Any, structures: Structures, *, sentences: int) -> None:
+        words, labels = sizes
         if options.path is None:
             shape = (options.width, options.feedforward, options.layers, options.heads)
             settings = fresh_settings(options.family, words, shape, dropout=options.dropout)
@@ -43,7 +43,8 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
             if settings.pad_token_id in range(words):  # positions of RoBERTa and its kin begin behind this one
                 tokenizer.roles.setdefault("pad", settings.pad_token_id)
             joining = tokenizer.joining(sentences)
-        settings.num_labels = classes
+        settings.id2label = dict(enumerate(labels))
+        settings.label2id = {label: number for number, label in settings.id2label.items()}
         settings.pad_token_id = joining.pad
         super().__init__(settings, structures, options.only, options.path, "SequenceClassification")
         self.around, self.kind, self.pad = joining
@@ -65,11 +66,13 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
     def joined(self, sentences: Sequence[Sentences]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the inputs ``[batch, length]``, their lengths ``[batch]``, and where the second sentence begins.
 
-        Sentences end with an end token, which is replaced by the tokens of the joining.
+        Sentences end with an end token, which is replaced by the tokens of the joining. If there are none, an
+        empty one keeps its end token.
         """
         device = sentences[0].tokens.device
         around = [torch.tensor(tokens, dtype=torch.long, device=device) for tokens in self.around]
-        counts = [(part.lengths - 1).clamp(max=self.longest) for part in sentences]
+        least = int(not any(self.around))
+        counts = [(part.lengths - 1).clamp(least, self.longest) for part in sentences]
         rows = []
         for row in range(len(counts[0])):
             pieces = [around[0]]

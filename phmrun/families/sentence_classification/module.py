@@ -119,7 +119,7 @@ def build_hugging_face(config: Any, words: int, classes: int) -> HuggingFaceClas
     Raises:
         PhmrunError: (exit 2) Sizes and structures do not match; (exit 3) the folder cannot be read.
     """
-    return HuggingFaceClassifier(config.model, (words, classes), config.structures, sentences=len(config.names))
+    return HuggingFaceClassifier(config.model, (words, config.labels), config.structures, sentences=len(config.names))
 
 
 def build_lstm(config: Any, words: int, classes: int) -> LSTMClassifier:

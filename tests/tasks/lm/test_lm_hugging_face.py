@@ -315,7 +315,7 @@ def test_maps_that_do_not_exist_are_named():
         network(settings, {"layer": {"structure": "phm", "n": 2}}, "query")
     assert "q_proj" in refused.value.valid
     low_rank = {"structure": "low-rank", "rank": 2}
-    with pytest.raises(PhmrunError, match="no plain matrix here that 'low-rank' could replace"):
+    with pytest.raises(PhmrunError, match="no plain, untied matrix here for 'low-rank'"):
         network(settings, {"embedding": low_rank, "output": low_rank})
 
 
