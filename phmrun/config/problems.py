@@ -88,7 +88,7 @@ def from_validation(
         field = schema.model_fields.get(str(path[0])) if len(path) == 2 else None
         if field and get_origin(field.annotation) in (Union, types.UnionType):
             path = path[:1]  # the second part is a type of the union
-        key = prefix + ".".join(str(part) for part in path) or "configuration"
+        key = (prefix + ".".join(str(part) for part in path)).removesuffix(".") or "configuration"
         expected = _valid_values(schema, path)
         close = nearest(value, expected) if isinstance(value, str) and kind in ("literal_error", UNREGISTERED) else []
         # An error of a whole section comes from the origins of its keys.

@@ -20,3 +20,8 @@ def test_all_unknown_keys_are_named_with_the_nearest():
         with_decoding(TranslationExperiment(), {"baem": 9, "x": 1})
     assert [problem.key for problem in caught.value.problems] == ["decoding.baem", "decoding.x"]
     assert "did you mean 'beam'" in str(caught.value)
+
+
+def test_more_hypotheses_than_the_beam_holds_are_an_error():
+    with pytest.raises(ConfigError, match="nbest=3 is more than beam=2"):
+        with_decoding(TranslationExperiment(), {"nbest": 3, "beam": 2})

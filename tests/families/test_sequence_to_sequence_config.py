@@ -39,7 +39,7 @@ FILES = {"train_source": "a.en", "train_target": "a.de", "dev_source": "b.en", "
         ({"data": {"source": "de"}}, "same language"),
         ({"model": {"heads": 3}}, "3 heads do not divide the width 128"),
         ({"data": {"vocabulary": {"joint": False}}}, "tie=all needs"),
-        ({"decoding": {"nbest": 9}}, "more than decoding.beam"),
+        ({"decoding": {"nbest": 9}}, "nbest=9 is more than beam=5"),
         ({"training": {"schedule": {"name": "noam"}}}, "fixes the learning rate"),
     ],
 )

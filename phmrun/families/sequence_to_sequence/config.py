@@ -137,7 +137,7 @@ class DecodingConfig(Section):
     batch: Annotated[int, Unhashed()] = Field(64, ge=1)
     """Sentences translated at a time."""
     nbest: Annotated[int, Unhashed()] = Field(1, ge=1)
-    """Hypotheses written per sentence."""
+    """Hypotheses written per sentence, at most `beam`; a sentence with fewer different ones has fewer."""
     tokenizer: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "flores200", "char"] = "auto"
     """SacreBLEU's tokenizer for BLEU; auto: zh, ja-mecab or ko-mecab by the target language (zh, zh-TW, jpn_Jpan …),
     else 13a. Without its package, chrF is used in place of BLEU.
@@ -150,12 +150,15 @@ class DecodingConfig(Section):
     """
 
     @model_validator(mode="after")
-    def _engine_quantizes(self) -> Self:
-        """Check that the engine supports quantization and penalty.
+    def _consistent(self) -> Self:
+        """Check that the engine supports quantization and penalty, and that the beam holds ``nbest`` hypotheses.
 
         Raises:
-            ValueError: Torch has another quantization than bfloat16, or the penalty "steps" for CTranslate2.
+            ValueError: Torch has another quantization than bfloat16, the penalty is "steps" for CTranslate2, or
+                ``nbest`` exceeds ``beam``.
         """
+        if self.nbest > self.beam:
+            raise ValueError(f"nbest={self.nbest} is more than beam={self.beam}")
         if self.quantization not in ("none", "bfloat16") and self.engine == "torch":
             raise ValueError(f"quantization={self.quantization} needs engine=ctranslate2")
         if self.penalty == "steps" and self.engine != "torch":
@@ -202,8 +205,8 @@ class SequenceToSequenceExperiment(Experiment):
         """Check keys of several sections that depend on each other.
 
         Raises:
-            ValueError: Tying or ``target_size`` does not fit a joint vocabulary or two, ``nbest`` exceeds ``beam``, or
-                ``monitor`` is no validation score.
+            ValueError: Tying or ``target_size`` does not fit a joint vocabulary or two, or ``monitor`` is no validation
+                score.
         """
         tie = self.model.tie
         if tie in ("all", "embeddings") and not self.data.vocabulary.joint:
@@ -212,7 +215,5 @@ class SequenceToSequenceExperiment(Experiment):
             )
         if self.data.vocabulary.target_size is not None and self.data.vocabulary.joint:
             raise ValueError("data.vocabulary.target_size goes with two vocabularies, data.vocabulary.joint=false")
-        if self.decoding.nbest > self.decoding.beam:
-            raise ValueError(f"decoding.nbest={self.decoding.nbest} is more than decoding.beam={self.decoding.beam}")
         self.training.require_monitor(self.task, "loss", "bleu")
         return self
