@@ -18,3 +18,4 @@ def test_it_learns_what_the_words_tell():
     train = [Item(("a cat", f"{word} cat"), label) for word, label in (("no", "x"), ("one", "y"))] * 20
     guess = bag_of_words(lambda: iter([*train, LeftOut("no gold label")]))
     assert guess([Item(("the hen", "no hen"), ""), Item(("the hen", "one hen"), "")]) == ["x", "y"]
+    assert bag_of_words(lambda: iter(train[::2]))([Item(("a hen", "one hen"), "")] * 2) == ["x", "x"]
