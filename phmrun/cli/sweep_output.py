@@ -4,6 +4,7 @@ Imported when the verb runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from phmrun.ledger.wording import duration, row_name
 from phmrun.statistics.welch import detectable_deviations, deviation_of
 from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.plan import Plan
+from phmrun.sweeps.results import results_of
 from phmrun.sweeps.selection import SEED
 
 
@@ -71,12 +73,14 @@ def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
     """Yield the difference that the seeds of a plan are likely to show, before they are trained.
 
     It is in deviations over seeds and, if a row has two finished seeds, in units of its score: of the row with the most
-    finished ones. Nothing for fewer than two counted seeds or rows.
+    finished ones. Baselines have equal shares of the other rows. Nothing for fewer than two counted seeds or without
+    other rows.
     """
     seeds = min(sum(not status.cell.chose_settings for status in group) for group in rows)  # a pilot is not counted
-    if seeds < 2 or len(rows) < 2:
+    baselines = sum(entry.is_baseline for entry in results_of(plan, [group[0] for group in rows]).entries) or 1
+    if seeds < 2 or len(rows) <= baselines:
         return
-    least = detectable_deviations(seeds, len(rows) - 1)
+    least = detectable_deviations(seeds, ceil(len(rows) / baselines) - 1)
     text = f"with {seeds} counted seeds a row, differences from {least:.1f} deviations over seeds on are likely to show"
     done = [[status for status in group if status.state is CellState.DONE and status.run] for group in rows]
     pilots = max(done, key=len)

@@ -14,6 +14,7 @@ from tiny_experiments import write_corpus
 
 from phmrun.cli.app import main
 from phmrun.errors import ExitCode
+from phmrun.statistics.welch import detectable_deviations
 
 FOUR = {
     "title": "A toy",
@@ -32,6 +33,8 @@ def test_the_plan(phmrun, written):
     assert "8 cells: 6 missing · 2 invalid · remaining time unknown" in result.stdout
     assert "invalid: layer phm n=3 · model.width 4 · seed 1 and 1 more: n = 3 does not divide 4" in result.stderr
     assert phmrun(file, "--dry-run").stdout == result.stdout
+    # Each of the two dense rows has one other row.
+    assert f"differences from {detectable_deviations(2, 1):.1f} deviations" in result.stdout
 
 
 def test_a_sweep_runs_and_says_how_it_ended(phmrun, written):
