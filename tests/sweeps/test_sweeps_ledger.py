@@ -1,6 +1,8 @@
 """Data that are not on this machine any more: a plan has the checksums that runs have on record."""
 
 import shutil
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tiny_experiments import write_corpus
@@ -44,6 +46,15 @@ def test_a_table_needs_no_data(nmt, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["sweep", str(nmt), "--plan", "--runs-dir", str(tmp_path / "runs")])
     assert "6 cells: 2 done · 2 blocked · 2 invalid" in capsys.readouterr().out
+
+
+def test_a_plan_of_recorded_replicates_needs_no_data(tmp_path, monkeypatch, capsys):
+    folder = Path(__file__).parents[2] / "results" / "adapters-scitail-classifier"
+    monkeypatch.setenv("PHMRUN_DATA", str(tmp_path))
+    for command in (["results", "restore", str(folder)], ["sweep", str(folder / "sweep.yaml"), "--plan"]):
+        with suppress(SystemExit):
+            main([*command, "--runs-dir", str(tmp_path / "runs")])
+    assert "10 cells: 10 done" in capsys.readouterr().out
 
 
 def test_a_row_with_another_file_takes_no_checksums_of_the_first(nmt, tmp_path):
