@@ -37,8 +37,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     rows = []
     for group in groups.values():
         labels = group[0].cell.labels
-        states = _counted(tally(group))
-        rows.append([*(labels.get(key, "") for key in keys), group[0].size, len(group), states])
+        rows.append([*(labels.get(key, "") for key in keys), group[0].size, len(group), _counted(tally(group))])
     if plan.sweep.title:
         console.print_line(plan.sweep.title, style="italic")
     console.print_table([*keys, "parameters", "seeds", "state"], rows, drop=("parameters",), labels=keys)

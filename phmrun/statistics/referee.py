@@ -166,10 +166,9 @@ def decide(
     name = str(scored["metric"].iloc[0])
     lower = find_direction(name) if lower_is_better is None else lower_is_better
     if lower is None:
-        options = ("--lower-is-better", "--higher-is-better")
         what = f"it is not known whether lower or higher values of {name!r} are better"
-        hint = f"`phmrun decide FILE --metric {name} {options[0]}`; in Python, lower_is_better=True."
-        raise PhmrunError(what, where="--metric", valid=options, hint=hint)
+        options = ("--lower-is-better", "--higher-is-better")
+        raise PhmrunError(what, where="--metric", valid=options, hint="In Python, lower_is_better=True or False.")
     _require_units(scored, margin, lower_is_better=lower)
     systems = {str(key): _system(part) for key, part in scored.groupby("system", sort=False)}
     for wanted, option in ((reference, "--reference"), (trivial, "--trivial")):
@@ -188,18 +187,9 @@ def decide(
     scores = {key: system.scores for key, system in systems.items()}
     judged = judge(scores, dense.scores, question, floors=floors, items=variances, rows=family)
     trained = beats_floors(dense.scores, floors, lower_is_better=lower)
-    means = {key: choose_metric(table, key, "--cost").groupby("system")["value"].agg(fmean) for key in costs}
-    return Decision(
-        name,
-        question,
-        dense,
-        systems,
-        floor,
-        trained,
-        judged,
-        ESTIMANDS[question.over],
-        {key: {str(system): float(mean) for system, mean in values.items()} for key, values in means.items()},
-    )
+    chosen = {key: choose_metric(table, key, "--cost").groupby("system")["value"] for key in costs}
+    by_cost = {key: values.agg(fmean).to_dict() for key, values in chosen.items()}
+    return Decision(name, question, dense, systems, floor, trained, judged, ESTIMANDS[question.over], by_cost)
 
 
 def decide_pairs(rows: Any, *, metric: str, trivial: str | None = None, **terms: Any) -> list[Decision]:
