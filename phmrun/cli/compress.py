@@ -38,7 +38,7 @@ def compress(
     output: Annotated[str | None, typer.Option(autocompletion=completion.layers)] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE")] = None,
     budget: str | None = None,
-    allocate: Literal["loss", "error"] = "loss",
+    allocate: Literal["loss", "error"] | None = None,
     steps: Annotated[int, typer.Option(min=0)] = 0,
     teacher: Annotated[bool, typer.Option("--teacher/--no-teacher")] = True,
     calibrate: Annotated[int, typer.Option(min=0)] = 8,
@@ -63,7 +63,7 @@ def compress(
             calibration and training (data.prefix=corpus/); may be repeated.
         budget: Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense.
         allocate: How --budget finds the structure and size of each matrix: by the calibration loss with each candidate
-            (loss), or by the error of its outputs, for large models (error).
+            (loss, the default), or by the error of its outputs, for large models (error).
         steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
             learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).
         teacher: Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).
@@ -80,6 +80,10 @@ def compress(
     share = None if budget is None else share_of(budget)
     if budget is not None and share is None:
         raise PhmrunError(f"{budget!r} is not a fraction", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
+    if share is None and (allocate or "," in layer):
+        what = f"{'several structures need' if ',' in layer else '--allocate needs'} a budget"
+        hint = f"Run: phmrun compress {choose_run(runs_dir, run).reference} --layer {layer} --budget 1/2"
+        raise PhmrunError(what, where="--budget", hint=hint + (f" --allocate {allocate}" if allocate else ""))
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.engine import experiment
@@ -98,8 +102,6 @@ def compress(
     weights = trained.load(checkpoint=checkpoint)
     trained, config = merge_updates(trained), without_updates(config, trained)
     wanted, *others = (layer_of(name.strip(), options["layer"]) for name in layer.split(","))
-    if others and share is None:
-        raise PhmrunError("several structures need a budget: use --budget 1/2, for instance", where="--layer")
     named = {"embedding": embedding, "output": output}
     plan = make_plan(
         trained,
@@ -110,7 +112,7 @@ def compress(
         tables={scope: layer_of(name, options[scope], scope) for scope, name in named.items() if name},
         config=config,
         others=others,
-        allocate=allocate,
+        allocate=allocate or "loss",
     )
     training = further_training(
         config.training, trained.module.schedule, trained.run.status.step, steps, [key for key, *_ in chosen]

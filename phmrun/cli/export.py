@@ -23,7 +23,7 @@ def export(
     out: Annotated[Path | None, typer.Option("--out")] = None,
     factored: Annotated[bool, typer.Option("--factored")] = False,
     quantization: str = "none",
-    split: str = "test",
+    split: str | None = None,
     compare: Annotated[bool, typer.Option("--compare")] = False,
     checkpoint: Checkpoint = None,
     plugin: Plugin = None,
@@ -43,7 +43,7 @@ def export(
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, ctranslate2); int8_float32, float16
             (ctranslate2); int4 (safetensors), int4+8, int4+16, int4+32 and int8+8 with factors of that rank for the
             rounding errors, calibrated on 8 training batches.
-        split: Split that --compare scores.
+        split: Split that --compare scores (default: test).
         compare: Write all installed formats, and measure bytes, memory, time per sentence and score of each.
 
     Examples:
@@ -57,8 +57,11 @@ def export(
         raise PhmrunError(what, where="--out, --factored, --quantization, --checkpoint", hint="Leave these out.")
     plugins = load_plugins(plugin)
     source = choose_run(runs_dir, run)
+    if split and not compare:
+        hint = f"Run: phmrun export {source.reference} --compare --split {split}"
+        raise PhmrunError("only --compare scores a split", where="--split", hint=hint)
     if compare:
-        _compare(source, split, plugins, as_json)
+        _compare(source, split or "test", plugins, as_json)
         return
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run

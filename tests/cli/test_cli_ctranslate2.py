@@ -63,6 +63,7 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tiny_run, tmp_path):
         (("export", "latest", "--quantization", "int3"), "no quantization 'int3'"),
         (("export", "latest", "--format", "ctranslate2", "--factored"), "dense matrices only"),
         (("export", "latest", "--compare", "--checkpoint", "last"), "--compare writes all formats"),
+        (("export", "latest", "--split", "dev"), "--compare --split dev"),
         (("export", "latest", "--format", "ctranslate3"), "'ctranslate2'"),
     ):
         refused = phmrun(*arguments, "--runs-dir", str(tmp_path / "runs"))
