@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,11 +53,13 @@ def predict(
         trained = open_run(chosen)
         kernels = trained.kernels()
         at_once = {"batch_size": 1} if typed else {}  # a larger batch would delay the answer to a typed line
-        predictor = trained.predictor(**{**options.arguments(nbest=nbest), **at_once})
+        predictor: Any = trained.predictor(**{**options.arguments(nbest=nbest), **at_once})
     if typed:
         console.print_aside(f"Type {predictor.prompt}; end with Ctrl-D.")
     exact = getattr(predictor, "exact", False)
     source, raw = (text, raw_lines(text)) if text else ("standard input", sys.stdin.buffer)
+    if hasattr(predictor, "source"):
+        predictor.source = str(source)
     lines = decoded(raw, source, exact=exact)
     if exact:  # without the line feed that printing adds
         lines = (line.removesuffix("\n") for line in lines)

@@ -87,6 +87,9 @@ class Predictor(Protocol):
     A predictor that returns its input with changes has ``exact = True``. A carriage return before a line feed is then
     part of the line.
 
+    One with an attribute ``source`` names malformed lines by it, ``source:line``; ``phmrun predict`` sets it to the
+    file's name.
+
     One with an attribute ``coverage`` (:class:`phmrun.text.coverage.Coverage`) counts unknown tokens of its input.
 
     Attributes:

@@ -53,6 +53,7 @@ class TreeParser:
 
     prompt = "one tokenized sentence a line, or CoNLL-U with a blank line after each sentence"
     exact = True
+    source = "input"
 
     def __init__(
         self,
@@ -70,14 +71,14 @@ class TreeParser:
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the trees of a stream of sentences, in order.
 
-        Enhanced dependencies are removed; the other columns of CoNLL-U input are kept. Sentences are read in blocks of
-        at least :data:`CHUNK`, or one by one if the batch is 1. An answer is the sentence as CoNLL-U; its values are
-        "words", "heads" and "labels".
+        Enhanced dependencies and byte-order marks are removed; the other columns of CoNLL-U input are kept. Sentences
+        are read in blocks of at least :data:`CHUNK`, or one by one if the batch is 1. An answer is the sentence as
+        CoNLL-U; its values are "words", "heads" and "labels".
 
         Raises:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
         """
-        sentences = self._sentences(iter(lines))
+        sentences = self._sentences(line.removeprefix("\ufeff") for line in lines)
         for chunk in chunks(sentences, self.search.batch, CHUNK):
             for parsed in self.parse(chunk):
                 values = {"words": parsed.forms, "heads": parsed.heads, "labels": parsed.deprels}
@@ -184,16 +185,15 @@ class TreeParser:
         seen = []
         for line in lines:
             seen.append(line)
-            if line.strip() and not line.removeprefix("\ufeff").startswith("#"):
+            if line.strip() and not line.startswith("#"):
                 break
         # Prepended again, since standard input cannot be read twice.
         lines = chain(seen, lines)
         if seen and "\t" in seen[-1]:
-            yield from conllu.stream((f"{line}\n" for line in lines), name="input")
+            yield from conllu.stream((f"{line}\n" for line in lines), name=self.source)
             return
         note("tokenized text has no part-of-speech tags: expect lower scores than with tags")
-        words = (line.removeprefix("\ufeff").split() for line in lines)
-        yield from (conllu.sentence_of(forms) for forms in words if forms)
+        yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
 
     def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
         """Return the attachment scores of parsed trees with the search's settings."""

@@ -41,14 +41,16 @@ def test_latest_names_its_run(phmrun, experiment, run_dir, type_in):
 def test_a_predictor_that_gives_its_input_back_sees_carriage_returns(phmrun, experiment, run_dir, type_in, monkeypatch):
     class Echo:
         exact = True
-        prompt = ""
+        prompt = source = ""
 
         def predict(self, lines):
             return (types.SimpleNamespace(text=line) for line in lines)
 
-    monkeypatch.setattr(experiment, "predictor", lambda run, **options: Echo())
+    echo = Echo()
+    monkeypatch.setattr(experiment, "predictor", lambda run, **options: echo)
     type_in(b"a\r\n\r\nb")
     assert phmrun("predict", str(run_dir)).out == "a\r\n\r\nb\n"
+    assert echo.source == "standard input"
 
 
 def test_json_lines(phmrun, experiment, run_dir, type_in):

@@ -58,6 +58,8 @@ class SentenceClassifier:
         device: Device of the network.
     """
 
+    source = "input"
+
     def __init__(
         self,
         network: nn.Module,
@@ -183,7 +185,7 @@ class SentenceClassifier:
         Raises:
             PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
         """
-        where = f"input:{number}"
+        where = f"{self.source}:{number}"
         sentences = sentences_of(line, where) if len(self.names) > 1 else line.split("\t")
         if len(sentences) != len(self.names):
             columns, wanted = counted(len(sentences), "column"), len(self.names)
