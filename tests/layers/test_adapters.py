@@ -111,6 +111,7 @@ def test_converted_model_starts_as_it_was_and_trains_the_updates_only(of, option
     plain = Reader()
     model = convert(plain, "added", of=of, options=options)
     torch.testing.assert_close(model(TOKENS), plain(TOKENS))
+    assert convert(nn.Linear(1, 1), "added", of="monarch").structure.inside.right.any()
     assert isinstance(model.lstm, LSTM)
     assert isinstance(model.table, Embedding)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}

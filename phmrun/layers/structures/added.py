@@ -127,7 +127,7 @@ class Added(Structure):
         if weight.is_meta:
             self.inside.reset_parameters(1.0)
         elif self.options["base"] == "frozen":
-            start_at_zero(self.inside, float(weight.std()))
+            start_at_zero(self.inside, float(weight.std() if weight.numel() > 1 else weight.abs()))
             self.take_over(weight)
         else:
             self.inside.fit((weight - self.base) / self.scale, covariance)
