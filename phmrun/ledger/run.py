@@ -72,7 +72,8 @@ class Run:
     def create(cls, runs_dir: Path, run_id: str, config_yaml: str) -> "Run":
         """Create a run, or open the existing one of that id unchanged.
 
-        A missing config or status is written, also into an existing directory. Missing parent directories are created.
+        A missing config or status is written, also into an existing directory; but no status into one with a manifest,
+        which has lost its own. Missing parent directories are created.
 
         Args:
             runs_dir: Directory of runs.
@@ -87,7 +88,7 @@ class Run:
             run.path.mkdir(parents=True, exist_ok=True)
             if not run.config_path.exists():
                 write_text(run.config_path, config_yaml)
-            if not run.status_path.exists():
+            if not run.status_path.exists() and not run.manifest.path.exists():
                 status = Status(State.QUEUED, about=about_config(config_yaml)).signed()
                 write_text(run.status_path, json_text(status.to_json()))
         return run

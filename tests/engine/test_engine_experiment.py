@@ -49,6 +49,9 @@ def test_restart_begins_anew(tmp_path):
         run_experiment(config, tmp_path / "runs", restart=refuse)
     assert (first.path / "note.txt").exists()
     asked = []
+    first.status_path.unlink()
+    with pytest.raises(PhmrunError, match=r"status\.json is missing"):
+        run_experiment(config, tmp_path / "runs")
     again = run_of(run_experiment(config, tmp_path / "runs", restart=asked.append))
     assert [run.id for run in asked] == [first.id]
     assert not (again.path / "note.txt").exists()
