@@ -209,6 +209,7 @@ class Workers:
             Interrupted: A signal ended the sweep; its ``outcome`` is the progress so far.
         """
         tracker = Tracker(statuses, self.place.runs_dir, self.slots, later=later, trials=trials)
+        spent = self.is_late and not trials  # by the trials, after which the note was printed
         sweep_output.tell_faults(statuses)
         bad: dict[str, list[str]] = {}
         with shown(tracker, console.stderr()) as view:
@@ -226,7 +227,7 @@ class Workers:
             except KeyboardInterrupt as error:
                 which = error.which if isinstance(error, Interrupted) else signal.SIGINT
                 raise Interrupted(which, tracker.summary()) from error
-        if self.is_late:
+        if self.is_late and not spent:
             note("time limit reached; the same command continues")
         return bad
 

@@ -54,10 +54,13 @@ def test_a_trial_without_its_data_ends_the_sweep(phmrun, written):
     assert (str(result.exception), result.exception.code) == ("the dataset 'lost' is not on this machine", 3)
 
 
-def test_at_the_time_limit_a_tuned_sweep_tells_how_far_it_is(phmrun, written):
+def test_at_the_time_limit_a_tuned_sweep_tells_how_far_it_is(phmrun, written, monkeypatch):
+    notes = []
+    monkeypatch.setattr("phmrun.cli.sweep.note", notes.append)
     result = phmrun(written({"task": "toy", "tune": {"model.width": [4, 6]}}), "--hours", "0", "--json")
     assert result.exit_code == 0, repr(result.exception)
     assert json.loads(result.stdout)["trials"] == {"missing": 2}
+    assert [note.startswith("time limit reached") for note in notes].count(True) == 1
 
 
 def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
