@@ -3,6 +3,7 @@ import random
 import numpy as np
 import torch
 
+from phmrun.engine import randomness
 from phmrun.engine.randomness import Randomness, random_states, set_random_states
 
 
@@ -21,13 +22,25 @@ def test_states_go_out_and_come_back_through_a_safe_file(tmp_path):
 
 
 def test_they_come_back_at_the_first_batch_and_once():
-    randomness = Randomness()
-    states = randomness.state_dict()
+    kept = Randomness()
+    states = kept.state_dict()
     expected = draw()
-    randomness.load_state_dict(states)
+    kept.load_state_dict(states)
     assert draw() != expected
-    randomness.on_train_batch_start(None, None, None, 0)
+    kept.on_train_batch_start(None, None, None, 0)
     assert draw() == expected
     after = draw()
-    randomness.on_train_batch_start(None, None, None, 1)
+    kept.on_train_batch_start(None, None, None, 1)
     assert draw() not in (expected, after)
+
+
+def test_each_process_draws_its_own_masks(monkeypatch):
+    draws = []
+    for rank in (None, 0, 1, 2):
+        torch.manual_seed(1)
+        if rank is not None:
+            monkeypatch.setattr(randomness, "rank", lambda rank=rank: rank)
+            Randomness().on_train_start(None, None)
+        draws.append(torch.rand(1).item())
+    assert draws[0] == draws[1]  # the first process is as one alone
+    assert len(set(draws[1:])) == 3
