@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from phmrun.config import json_schema
@@ -76,12 +76,12 @@ def options() -> str:
 
 
 def _keys(
-    schema: dict[str, Any], definitions: dict[str, Any], defaults: dict[str, Any], prefix: str
+    schema: dict[str, Any], definitions: dict[str, Any], defaults: Mapping[str, Any], prefix: str
 ) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """Yield the keys below a prefix; a nested section's keys in its place."""
     for name, key in schema["properties"].items():
         section = definitions.get(str(key.get("$ref", "")).removeprefix("#/$defs/"))
-        default = defaults.get(name, NO_DEFAULT) if isinstance(defaults, dict) else NO_DEFAULT
+        default: Any = defaults.get(name, NO_DEFAULT) if isinstance(defaults, dict) else NO_DEFAULT
         if section and "properties" in section:
             yield from _keys(section, definitions, default if default is not NO_DEFAULT else {}, f"{prefix}{name}.")
             continue
