@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from phmrun.config import Experiment, run_id, semantic_values, to_yaml, with_absolute_paths
 from phmrun.config.identity import canonical_identity
 from phmrun.engine.adaptation import with_base, with_base_vocabulary
@@ -19,7 +21,7 @@ from phmrun.engine.counting import count_parameters, network_without_weights
 from phmrun.engine.data import DataModule, build_data, prepare
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.module import Teacher, TrainingModule, build_module, seed_everything
-from phmrun.engine.optimizers import Rate, rate_table
+from phmrun.engine.optimizers import Rate, optimizer_from, rate_table
 from phmrun.engine.processes import ending_with, leader_died
 from phmrun.engine.trained_model import (
     Derivation,
@@ -112,8 +114,10 @@ def _planned(
     which is logged; the other is None. Both are None without such a run, and for a base of updates.
 
     Raises:
-        PhmrunError: (exit 3) The training data are missing. (exit 2) The run cannot be extended to this config.
+        PhmrunError: (exit 3) The training data are missing. (exit 2) The run cannot be extended to this config, or the
+            optimizer lacks a setting.
     """
+    optimizer_from(config.training.optimizer)(nn.Linear(1, 1))  # raises before data and a run directory are made
     config, parent = with_base(config, parent)
     config = with_base_vocabulary(with_absolute_paths(config))
     data = build_data(config)

@@ -23,11 +23,13 @@ def test_a_dry_run_plans_and_writes_no_run(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 
-def test_a_split_to_score_on_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
-    config = configured("nmt", tmp_path / "corpus", {"score_on": ["dev", "dve"]})
-    for begin in (dry_run, lambda config: run_experiment(config, tmp_path / "runs")):
-        with pytest.raises(PhmrunError, match="the data have no split 'dve'"):
-            begin(config)
+def test_a_split_or_a_setting_that_is_not_there_is_refused_before_anything_is_made(tmp_path):
+    muon = {"training": {"optimizer": {"name": "muon", "rates": "structure"}}}
+    for values, what in (({"score_on": ["dev", "dve"]}, "the data have no split 'dve'"), (muon, "one learning rate")):
+        config = configured("nmt", tmp_path / "corpus", values)
+        for begin in (dry_run, lambda config: run_experiment(config, tmp_path / "runs")):
+            with pytest.raises(PhmrunError, match=what):
+                begin(config)
     assert not (tmp_path / "runs").exists()
 
 
