@@ -81,9 +81,9 @@ def compress(
     if budget is not None and share is None:
         raise PhmrunError(f"{budget!r} is not a fraction", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
     if share is None and (allocate or "," in layer):
-        what = f"{'several structures need' if ',' in layer else '--allocate needs'} a budget"
         hint = f"Run: phmrun compress {choose_run(runs_dir, run).reference} --layer {layer} --budget 1/2"
-        raise PhmrunError(what, where="--budget", hint=hint + (f" --allocate {allocate}" if allocate else ""))
+        what = "several structures need a budget" if "," in layer else "--allocate needs a budget"
+        raise PhmrunError(what, where="--budget", hint=f"{hint} --allocate {allocate or 'loss'}")
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.engine import experiment

@@ -93,7 +93,9 @@ def _show(decisions: Sequence["Decision"], *, all_pairs: bool) -> None:
     reference = described[0]["reference"]
     systems = {reference["name"]: reference, **described[0]["systems"]}
     scores = {name: [_number(fact["mean"]), _number(fact["std"]), fact["seeds"]] for name, fact in systems.items()}
-    costs = {name: [_cost(value) for value in fact["costs"].values()] for name, fact in systems.items()}
+    costs = {
+        name: ["–" if v is None else f"{v:,.10g}" for v in fact["costs"].values()] for name, fact in systems.items()
+    }
     pairs = [(name, facts["reference"]["name"], fact) for facts in described for name, fact in facts["systems"].items()]
     verdict = ("verdict", "Δ", "95 % interval", "p")
     if all_pairs:
@@ -169,8 +171,3 @@ def _pairs_as_dict(decisions: Sequence["Decision"]) -> dict[str, Any]:
 def _number(value: float | None) -> str:
     """Return a number with four digits; "" for None."""
     return "" if value is None else f"{value:.4g}"
-
-
-def _cost(value: float | None) -> str:
-    """Return a cost; "–" for None."""
-    return "–" if value is None else f"{value:,.10g}"

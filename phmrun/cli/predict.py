@@ -58,8 +58,7 @@ def predict(
         console.print_aside(f"Type {predictor.prompt}; end with Ctrl-D.")
     exact = getattr(predictor, "exact", False)
     source, raw = (text, raw_lines(text)) if text else ("standard input", sys.stdin.buffer)
-    if hasattr(predictor, "source"):
-        predictor.source = str(source)
+    predictor.source = str(source)
     lines = decoded(raw, source, exact=exact)
     if exact:  # without the line feed that printing adds
         lines = (line.removesuffix("\n") for line in lines)

@@ -170,40 +170,34 @@ def _with_options(schema: type[E], section: type[Section], options: type[Section
     return create_model(schema.__name__, __base__=schema, __module__=schema.__module__, model=(both, model))
 
 
-def load_run_config(
-    path: Path, *, schema: type[Experiment] | None = None, options_of: OptionsOf | None = None
-) -> Experiment:
+def load_run_config(path: Path, *, options_of: OptionsOf | None = None) -> Experiment:
     """Read and validate the configuration of a run.
 
     The file may be of another version of phmrun: unknown keys are ignored, and missing keys take their defaults.
 
     Args:
         path: File that :func:`to_yaml` wrote.
-        schema: Configuration class; None: that of the task that the file names.
         options_of: Options of a structure by name; None: the layers' options are not checked.
 
     Raises:
         PhmrunError: (exit 2) The file cannot be read, names no known task, or has invalid values.
     """
     try:
-        return run_config(read_source(path, lines=False), schema=schema, options_of=options_of)
+        return run_config(read_source(path, lines=False), options_of=options_of)
     except ConfigError:
-        return run_config(read_source(path), schema=schema, options_of=options_of)  # names the lines
+        return run_config(read_source(path), options_of=options_of)  # names the lines
 
 
-def run_config(
-    source: Source, *, schema: type[Experiment] | None = None, options_of: OptionsOf | None = None
-) -> Experiment:
+def run_config(source: Source, *, options_of: OptionsOf | None = None) -> Experiment:
     """Validate the configuration of a run, as :func:`load_run_config`.
 
     Raises:
         PhmrunError: (exit 2) It names no known task, or has invalid values.
     """
-    if schema is None:
-        name = source.values.get("task")
-        if not isinstance(name, str):
-            raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=source.label)
-        schema = TASKS.get(name, where=source.label).load("schema")
+    name = source.values.get("task")
+    if not isinstance(name, str):
+        raise PhmrunError("the key 'task' is missing: this is not the configuration of a run", where=source.label)
+    schema: type[Experiment] = TASKS.get(name, where=source.label).load("schema")
     return resolve(schema, [source], options_of, lenient=True).config
 
 

@@ -9,9 +9,6 @@ import torch
 from phmrun.engine.lightning import Callback, pl
 from phmrun.engine.processes import all_gather, rank
 
-_STRIDE = 0x9E3779B9
-"""Difference of the seeds of two neighboring ranks, so large that seeds 1, 2 … of other runs do not meet it."""
-
 
 class Randomness(Callback):
     """Random states of all processes, saved in checkpoints and restored on resume.
@@ -40,7 +37,7 @@ class Randomness(Callback):
         The first process keeps its state, as one alone.
         """
         if rank() and self._restored is None:
-            torch.manual_seed((torch.initial_seed() + _STRIDE * rank()) % 2**32)  # of more bits, a CPU reads 32
+            torch.manual_seed((torch.initial_seed() + 0x9E3779B9 * rank()) % 2**32)  # of more bits, a CPU reads 32
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
         """Restore the loaded states before the first batch, once; nothing if none are loaded."""

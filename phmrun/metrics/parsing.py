@@ -96,14 +96,6 @@ def attachment_scores(
     }
 
 
-def is_punctuation(form: str) -> bool:
-    """True if all characters of a word are punctuation.
-
-    These are Unicode's categories P. An empty word is punctuation.
-    """
-    return all(unicodedata.category(character).startswith("P") for character in form)
-
-
 def sentence_counts(
     gold: Sequence[Sentence], parsed: Sequence[Sentence], subtypes: bool = False, punctuation: bool = True
 ) -> Counts:
@@ -137,7 +129,7 @@ def sentence_counts(
     )
     if not punctuation:
         forms = chain.from_iterable(sentence.forms for sentence in gold)
-        kinds[[is_punctuation(form) for form in forms]] = 0
+        kinds[[all(unicodedata.category(character)[0] == "P" for character in form) for form in forms]] = 0
     # reduceat is wrong for empty sentences; CoNLL-U sentences have at least one word.
     return np.add.reduceat(kinds, np.cumsum(lengths) - lengths)
 
