@@ -38,11 +38,6 @@ LEAST_GROUP = 32
 """Features of the model's width in each of the most groups, before their number becomes a power of two."""
 
 
-def most_groups(width: int) -> int:
-    """Return g_max, the smallest power of two that is at least width / 32, and at least 1."""
-    return 1 << max(math.ceil(width / LEAST_GROUP) - 1, 0).bit_length()
-
-
 def group_maps(start: int, widest: float, end: int, depth: int, max_groups: int) -> list[GroupMap]:
     """Return the N group linear maps of a transformation.
 
@@ -200,7 +195,9 @@ class DeLighT(EncoderDecoder):
         # Scale 1: the embeddings scale the word vectors themselves.
         self.width, self.scale, self.dropout = width, 1.0, dropout
         half, multiplier = width // 2, options.width_multiplier
-        common: dict[str, Any] = {"max_groups": most_groups(width), "dropout": options.transformation_dropout}
+        # g_max is the smallest power of two that is at least width / 32, and at least 1.
+        most_groups = 1 << max(math.ceil(width / LEAST_GROUP) - 1, 0).bit_length()
+        common: dict[str, Any] = {"max_groups": most_groups, "dropout": options.transformation_dropout}
         heads: dict[str, Any] = {"inner_dim": half, "output_dim": width, "dropout": options.attention_dropout}
         inside: dict[str, Any] = {"activation": "swish", "dropout": options.activation_dropout}
         sublayer = partial(Sublayer, width=width, norm=norm, dropout=dropout)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -294,17 +294,11 @@ def perplexity_of(counts: Counts) -> float:
     return float(2.0 ** _bits_per(counts, WORDS))
 
 
-def bits_per_byte_of(counts: Counts) -> float:
-    """Return the bits per byte, line ends included, of lines with these counts of :func:`read_items`."""
-    return _bits_per(counts, BYTES)
-
-
-def bits_per_character_of(counts: Counts) -> float:
-    """Return the bits per character, line ends included, of lines with these counts of :func:`read_items`."""
-    return _bits_per(counts, CHARACTERS)
-
-
 def _bits_per(counts: Counts, unit: int) -> float:
     """Return the bits per unit, a column of the counts."""
     total = counts.sum(axis=0, dtype=np.float64)
     return float(total[MILLIBITS] / 1000 / max(total[unit], 1))
+
+
+bits_per_byte_of, bits_per_character_of = (partial(_bits_per, unit=unit) for unit in (BYTES, CHARACTERS))
+"""Bits per byte and per character, line ends included, of lines with these counts of :func:`read_items`."""
