@@ -82,7 +82,7 @@ def compress(
         raise PhmrunError(f"{budget!r} is not a fraction", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
     if share is None and (allocate or "," in layer):
         hint = f"Run: phmrun compress {choose_run(runs_dir, run).reference} --layer {layer} --budget 1/2"
-        what = "several structures need a budget" if "," in layer else "--allocate needs a budget"
+        what = "--allocate, and several structures, need a budget"
         raise PhmrunError(what, where="--budget", hint=f"{hint} --allocate {allocate or 'loss'}")
     keys = settings(set_ or [])
     with waiting("preparing"):

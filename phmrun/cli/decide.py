@@ -93,9 +93,7 @@ def _show(decisions: Sequence["Decision"], *, all_pairs: bool) -> None:
     reference = described[0]["reference"]
     systems = {reference["name"]: reference, **described[0]["systems"]}
     scores = {name: [_number(fact["mean"]), _number(fact["std"]), fact["seeds"]] for name, fact in systems.items()}
-    costs = {
-        name: ["–" if v is None else f"{v:,.10g}" for v in fact["costs"].values()] for name, fact in systems.items()
-    }
+    costs = {name: ["–" if v is None else f"{v:,.10g}" for v in its["costs"].values()] for name, its in systems.items()}
     pairs = [(name, facts["reference"]["name"], fact) for facts in described for name, fact in facts["systems"].items()]
     verdict = ("verdict", "Δ", "95 % interval", "p")
     if all_pairs:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,13 +17,12 @@ from phmrun.errors import ExitCode, Interrupted, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
-from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, look, runs_left, survey, unblocked
 from phmrun.sweeps.executors import Executor, LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.planning import chosen, maker, planned
 from phmrun.sweeps.scheduler import Event, Scheduler, Workplace
-from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.tuning import OVER, settled, with_choices
 from phmrun.sweeps.view import Tracker, shown
 
@@ -125,26 +124,14 @@ def _standing(
 ) -> tuple[Plan, list[CellStatus]]:
     """Return a sweep's plan, with tuned values chosen so far, and its cells' states.
 
-    Cells whose data are not on this machine have the state on record, if there is a run. Pilots that the plan on record
-    leaves out are left out.
+    Cells whose data are not on this machine have the state on record, if there is a run: :func:`unblocked`.
     """
     design = chosen(design, runs_dir)
     statuses = survey(design, runs_dir)
     if any(status.state is CellState.BLOCKED for status in statuses):
         recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
-        by_place = dict(zip(_places(recorded), recorded, strict=True))
-        statuses = [
-            record if status.state is CellState.BLOCKED and record.run else status
-            for place, status in zip(_places(statuses), statuses, strict=True)
-            if (record := by_place.get(place))
-        ]
+        statuses = unblocked(statuses, recorded)
     return design, statuses
-
-
-def _places(statuses: Sequence[CellStatus]) -> list[tuple[int, Any]]:
-    """Return the number of each cell's row, and its seed; a chosen value changes a row's labels, not its number."""
-    rows = {row: number for number, row in enumerate(dict.fromkeys(status.cell.row for status in statuses))}
-    return [(rows[status.cell.row], status.cell.at[SEED]) for status in statuses]
 
 
 def _ready(design: Plan, statuses: Sequence[CellStatus], runs_dir: Path) -> list[CellStatus]:

@@ -4,7 +4,6 @@ Imported when the verb runs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
     baselines = sum(entry.is_baseline for entry in results_of(plan, [group[0] for group in rows]).entries) or 1
     if seeds < 2 or len(rows) <= baselines:
         return
-    least = detectable_deviations(seeds, ceil(len(rows) / baselines) - 1)
+    least = detectable_deviations(seeds, -(-len(rows) // baselines) - 1)
     text = f"with {seeds} counted seeds a row, differences from {least:.1f} deviations over seeds on are likely to show"
     done = [[status for status in group if status.state is CellState.DONE and status.run] for group in rows]
     pilots = max(done, key=len)

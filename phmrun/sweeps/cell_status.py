@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from phmrun.config import semantic_values
 from phmrun.errors import ExitCode
@@ -115,6 +116,23 @@ def look(cell: Cell, runs_dir: Path) -> CellStatus:
         return CellStatus(cell, CellState.RUNNING, run, holder or claim, claim is not None)
     state = CellState[run.status.state.name] if run.status else CellState.QUEUED  # created, but without a status yet
     return CellStatus(cell, CellState.INTERRUPTED if state is CellState.RUNNING else state, run)
+
+
+def unblocked(statuses: Sequence[CellStatus], recorded: Sequence[CellStatus]) -> list[CellStatus]:
+    """Return states in which blocked cells have those on record, if there is a run.
+
+    Cells are found by their row's number, since chosen values change its labels, and by seed. Pilots that the plan on
+    record leaves out are left out.
+    """
+
+    def places(cells: Sequence[CellStatus]) -> list[tuple[int, Any]]:
+        """Return the number of each cell's row, and its seed."""
+        rows = list(dict.fromkeys(status.cell.row for status in cells))
+        return [(rows.index(status.cell.row), status.cell.at[SEED]) for status in cells]
+
+    before = dict(zip(places(recorded), recorded, strict=True))
+    pairs = [(before.get(place), its) for place, its in zip(places(statuses), statuses, strict=True)]
+    return [old if its.state is CellState.BLOCKED and old.run else its for old, its in pairs if old]
 
 
 def survey(plan: Plan, runs_dir: Path) -> list[CellStatus]:
