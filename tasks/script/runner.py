@@ -80,12 +80,11 @@ def _execute(record: Recording) -> None:
     """
     config, log = record.config, record.run.path / OUTPUT
     words, scores = words_and_scores(config, record.directory)
-    facts = {"command": words, "directory": str(config.directory), "exit_code": None}
-    record.segment.entry["script"] = facts
+    record.segment.entry["script"] = {"command": words, "directory": str(config.directory), "exit_code": None}
     record.segment.write()
     scores.unlink(missing_ok=True)
     code, timed_out = _completed(record, words, log)
-    record.segment.entry["script"] = {**facts, "exit_code": code}
+    record.segment.entry["script"]["exit_code"] = code
     if timed_out:
         reason = f"stopped by the time limit {config.training.max_time}"
         record.run.set_state(State.INTERRUPTED, reason, seconds=record.seconds)
@@ -140,11 +139,9 @@ def _failed(log: Path, code: int) -> PhmrunError:
 
     It names the exit code or, if negative, the signal, and has the last lines of the output, if any.
     """
-    what = f"the script ended with exit code {code}"
-    if code < 0:
-        what = f"the script was ended by {signal.Signals(-code).name}"
-        what += " (out of memory?)" if code == -signal.SIGKILL else ""
+    how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
+    how += " (out of memory?)" if code == -signal.SIGKILL else ""
     lines = last_lines(log)
-    what = f"{what}: {lines[-1][:200]}" if lines else what
+    what = ": ".join([f"the script {how}", *(line[:200] for line in lines[-1:])])
     hint = "\n".join(["Its last lines:", *lines]) if lines else "It has written no output."
     return PhmrunError(what, where=str(log), hint=hint, code=ExitCode.TRAINING)
