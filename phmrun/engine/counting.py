@@ -15,6 +15,7 @@ from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.adapters import adapters_of, freeze_base
 from phmrun.layers.network import scope_of, section_of
 from phmrun.layers.structure import Application
+from phmrun.models.sentences import ClassScores
 from phmrun.registry import EMBEDDINGS
 
 BYTES = 4
@@ -147,9 +148,12 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     Keys: "name", "scope", "structure" (or None), "kind" ("matrix", "norm" or "other"), "count", "dense" and "shape".
     Shared parameters are counted at their first module, temporary ones not at all; frozen numbers of a structure count.
     Names lose the endings ".structure" and ".inside". "shape" is [out_features, in_features] of a structure. Without
-    one, it is a list of all parameters' shapes, and ``dense`` the count itself.
+    one, it is a list of all parameters' shapes, and ``dense`` the count itself. Rows that only a structure needs, to pad
+    the classes, are not in ``dense``.
     """
     seen: set[int] = set()
+    ends = [module for module in network.modules() if isinstance(module, ClassScores)]
+    padded = {part: scores for scores in ends for part in scores.maps[-1].modules()}
     for name, module in network.named_modules():
         # Parameters of training alone, such as the dense half of a guided matrix, are not counted.
         temporary = module.temporary if isinstance(module, Structure) else ()
@@ -164,13 +168,15 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
         if not count:
             continue
         structured = isinstance(module, Structure)
+        dense = _dense(module) if isinstance(module, Structure) else count
+        scores = padded.get(module)
         yield {
             "name": name.removesuffix(".inside").removesuffix(".structure"),
             "scope": scope_of(name, network),
             "structure": module.name if isinstance(module, Structure) else None,
             "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
             "count": count,
-            "dense": _dense(module) if isinstance(module, Structure) else count,
+            "dense": dense * scores.classes // scores.rows if scores else dense,
             "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in parameters],
         }
 

@@ -103,7 +103,8 @@ class ClassScores(nn.Module):
         super().__init__()
         self.classes, self.dropout = classes, dropout
         sizes = [in_features, *hidden]
-        sizes.append(buildable_rows(classes, sizes[-1], **layer))
+        self.rows = buildable_rows(classes, sizes[-1], **layer)
+        sizes.append(self.rows)
         self.maps = nn.ModuleList(Linear(wide, narrow, **layer) for wide, narrow in itertools.pairwise(sizes))
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -88,6 +88,13 @@ def test_counted_without_building_equals_built(name, options, tmp_path):
     assert all(entry["count"] == build_structure(name, *entry["shape"], **options).kept() for entry in maps)
 
 
+@pytest.mark.parametrize("task", ["sva", "nli"])
+def test_padded_classes_are_not_in_the_dense_total(task, tmp_path):
+    outputs = ({"output": {"structure": "phm", "n": 4}}, {})
+    padded, dense = (count_parameters(configured(task, tmp_path / "corpus", values)) for values in outputs)
+    assert padded["dense_total"] == dense["dense_total"] == dense["total"]
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS.names())
 def test_the_optimizers_numbers_are_those_that_it_keeps(name):
     try:
