@@ -275,8 +275,8 @@ class LanguageModelPredictor:
     def _surprisals(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield each line's words with their surprisal in bits.
 
-        The end of line is included. The state is carried across lines. A line's answer has "word:bits" with 2 decimals;
-        its values are "words", "bits" and "perplexity".
+        The end of line is included. The state is carried across lines. A line's answer has "word:bits" with 2 decimals,
+        and a backslash and n for a line feed of tokens; its values are "words", "bits" and "perplexity".
         """
         state, before = None, self.vocabulary.end
         for line in lines:
@@ -285,11 +285,16 @@ class LanguageModelPredictor:
             hidden, state = self._read([before, *tokens[:-1]], state)
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
             bits = (nats * NAT).tolist()
-            words = [self.vocabulary.tokens[token] for token in tokens]
+            words = [self._text(token) for token in tokens]
             yield Answer(
-                " ".join(f"{word}:{bit:.2f}" for word, bit in zip(words, bits, strict=True)),
+                " ".join(f"{word}:{bit:.2f}".replace("\n", r"\n") for word, bit in zip(words, bits, strict=True)),
                 {"words": words, "bits": bits, "perplexity": perplexity(float(nats.mean()))},
             )
+
+    def _text(self, token: int) -> str:
+        """Return a token's text, with the space before it; the name of a special token, and of a word."""
+        name = self.vocabulary.tokens[token]
+        return name if isinstance(self.vocabulary, StreamVocabulary) else self.vocabulary.decode([token]) or name
 
     @torch.inference_mode()
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:

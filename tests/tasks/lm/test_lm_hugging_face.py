@@ -73,6 +73,8 @@ def test_an_exported_folder_is_read_by_transformers_alone_and_scores_as_its_run(
     trained = open_run(run)
     trained.load()
     torch.testing.assert_close(model(TOKENS).logits, trained.module.network.eval().model(TOKENS).logits)
+    (answer,) = trained.predictor(decoding={"mode": "surprisal"}).predict(["the w1"])
+    assert "".join(answer.values["words"]) == "the w1\n"
     text = (run.path.parents[1] / "corpus" / "test.aa").read_text()
     lines = text.splitlines(keepends=True)
     ids = [index for line in lines for index in tokenizer(line, add_special_tokens=False).input_ids]
