@@ -148,8 +148,8 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     Keys: "name", "scope", "structure" (or None), "kind" ("matrix", "norm" or "other"), "count", "dense" and "shape".
     Shared parameters are counted at their first module, temporary ones not at all; frozen numbers of a structure count.
     Names lose the endings ".structure" and ".inside". "shape" is [out_features, in_features] of a structure. Without
-    one, it is a list of all parameters' shapes, and ``dense`` the count itself. Rows that only a structure needs, to pad
-    the classes, are not in ``dense``.
+    one, it is a list of all parameters' shapes, and ``dense`` the count itself. Rows that pad the classes, because a
+    structure needs them, are not in ``dense``.
     """
     seen: set[int] = set()
     ends = [module for module in network.modules() if isinstance(module, ClassScores)]

@@ -285,16 +285,13 @@ class LanguageModelPredictor:
             hidden, state = self._read([before, *tokens[:-1]], state)
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
             bits = (nats * NAT).tolist()
-            words = [self._text(token) for token in tokens]
+            # A token's text, with the space before it; special tokens have no text, but a name.
+            names, decode = self.vocabulary.tokens, self.vocabulary.decode
+            words = [(self.units == "tokens" and decode([it])) or names[it] for it in tokens]
             yield Answer(
                 " ".join(f"{word}:{bit:.2f}".replace("\n", r"\n") for word, bit in zip(words, bits, strict=True)),
                 {"words": words, "bits": bits, "perplexity": perplexity(float(nats.mean()))},
             )
-
-    def _text(self, token: int) -> str:
-        """Return a token's text, with the space before it; the name of a special token, and of a word."""
-        name = self.vocabulary.tokens[token]
-        return name if isinstance(self.vocabulary, StreamVocabulary) else self.vocabulary.decode([token]) or name
 
     @torch.inference_mode()
     def _continuations(self, lines: Iterable[str]) -> Iterator[Answer]:
