@@ -3,15 +3,39 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from phmrun.config import Experiment
+from phmrun.engine.data import build_data, contents
 from phmrun.engine.module import TrainingModule
+from phmrun.engine.trained_model import TrainedModel
+from phmrun.errors import PhmrunError
 from phmrun.layers.attention import MultiheadAttention
 from phmrun.layers.linear import Linear
 from phmrun.layers.lstm import LSTM
+
+
+def calibration_batches(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
+    """Return the first ``batches`` training batches of an experiment.
+
+    There are fewer if an epoch has fewer. The data are prepared, and their vocabulary compared with the run's. With 0
+    batches and the run's own config, nothing is read.
+
+    Raises:
+        PhmrunError: The data have another vocabulary than the run.
+    """
+    if not batches and config == trained.config:
+        return []
+    data = build_data(config)
+    data.prepare()
+    if contents(data.vocabulary) != contents(trained.vocabulary):
+        hint = "For translation, set data.vocabulary.path to the run's vocabulary; other tasks need the run's own data."
+        raise PhmrunError("the vocabulary of these data is not the run's", where="data", hint=hint)
+    return list(islice(data.train_dataloader(), batches))
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Literal
 
 import torch
@@ -16,8 +16,7 @@ from phmrun.config.options import checked_options, options_of
 from phmrun.config.sections import MapConfig
 from phmrun.config.training import TrainingConfig
 from phmrun.engine.adaptation import adapter_layers, with_vocabulary
-from phmrun.engine.calibration import input_covariances, mean_loss, output_gradients
-from phmrun.engine.data import build_data, contents
+from phmrun.engine.calibration import calibration_batches, input_covariances, mean_loss, output_gradients
 from phmrun.engine.module import TrainingModule
 from phmrun.engine.trained_model import Derivation, TrainedModel, begin_guidance
 from phmrun.errors import PhmrunError
@@ -39,6 +38,10 @@ ORDERS: dict[str, tuple[Any, ...]] = {
 """Candidate values under a budget, for the first of these options that a structure has."""
 Allocation = Literal["loss", "error"]
 """Measure of the damage by which a budget is allocated: loss with one map replaced, or error of its outputs."""
+Maps = Mapping[str, Structure]
+"""Structures of a network by name."""
+Fit = tuple[FittedMap, Structure]
+"""Record of a fitted map, and its structure."""
 
 
 @dataclass(frozen=True)
@@ -165,11 +168,11 @@ def make_plan(
     total = sum(parameter.numel() for parameter in module.network.parameters())
     idle = any(sections[name] == "embedding" and part.name == "dense" for name, part in present.items()) and not tables
     most = None if budget is None else _room(dense, candidates, budget, total, idle)
-    data = calibration(trained, config or trained.config, batches)
+    data = calibration_batches(trained, config or trained.config, batches)
     covariances = input_covariances(module, data) if data else {}
     before = mean_loss(module, data) if data else None
     gradients = output_gradients(module, data) if budget is not None and allocate == "error" else {}
-    choices: dict[str, list[tuple[FittedMap, Structure]]] = {}
+    choices: dict[str, list[Fit]] = {}
     with progress("fitting", len(dense), "maps") as advance:
         for name, old in dense.items():
             choices[name] = fits = _fits(name, old, candidates[name], covariances.get(name))
@@ -206,9 +209,7 @@ def make_plan(
     )
 
 
-def _maps_of(
-    trained: TrainedModel, tables: Collection[str]
-) -> tuple[Mapping[str, Structure], Mapping[str, str], Mapping[str, Structure]]:
+def _maps_of(trained: TrainedModel, tables: Collection[str]) -> tuple[Maps, Mapping[str, str], Maps]:
     """Return all structures of a network, the section of each, and the dense ones to replace; all by name.
 
     These are maps of the blocks, and those of ``tables``. Plain tables of transformers become dense structures first.
@@ -229,9 +230,7 @@ def _maps_of(
     return present, sections, dense
 
 
-def _chosen(
-    dense: Mapping[str, Structure], choices: Mapping[str, list[tuple[FittedMap, Structure]]], most: int | None
-) -> dict[str, tuple[FittedMap, Structure]]:
+def _chosen(dense: Maps, choices: Mapping[str, list[Fit]], most: int | None) -> dict[str, Fit]:
     """Choose the replacement of each map.
 
     With ``most`` of None it is the first candidate. Otherwise each map gets a candidate or stays dense, such that all
@@ -281,25 +280,6 @@ def derivation(trained: TrainedModel, plan: Plan, weights: str, batches: int, *,
     return Derivation({**marks, **teacher}, start, trained if taught else None)
 
 
-def calibration(trained: TrainedModel, config: Experiment, batches: int) -> list[Any]:
-    """Return the first ``batches`` training batches of an experiment.
-
-    There are fewer if an epoch has fewer. The data are prepared, and their vocabulary compared with the run's. With 0
-    batches and the run's own config, nothing is read.
-
-    Raises:
-        PhmrunError: The data have another vocabulary than the run.
-    """
-    if not batches and config == trained.config:
-        return []
-    data = build_data(config)
-    data.prepare()
-    if contents(data.vocabulary) != contents(trained.vocabulary):
-        hint = "For translation, set data.vocabulary.path to the run's vocabulary; other tasks need the run's own data."
-        raise PhmrunError("the vocabulary of these data is not the run's", where="data", hint=hint)
-    return list(islice(data.train_dataloader(), batches))
-
-
 def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
     """Return arguments of a structure in several sizes.
 
@@ -312,9 +292,7 @@ def _candidates(layer: LayerConfig) -> list[dict[str, Any]]:
     return [layer.arguments]
 
 
-def _fits(
-    name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None
-) -> list[tuple[FittedMap, Structure]]:
+def _fits(name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covariance: Tensor | None) -> list[Fit]:
     """Return the candidates of a map, in order, fitted to its weight.
 
     They are drawn with the weight's standard deviation before the fit, so random numbers are used. The energy of the

@@ -19,12 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.config import decoding_section
-from phmrun.engine.calibration import input_covariances
+from phmrun.engine.calibration import calibration_batches, input_covariances
 from phmrun.engine.module import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.exchange import check_out
-from phmrun.exchange.compress import calibration
 from phmrun.exchange.ctranslate2 import MARK, Quantization, converted
 from phmrun.exchange.factored import factored_copy
 from phmrun.exchange.pages import ctranslate2_page, onnx_page
@@ -144,7 +143,7 @@ def export(
         return _export_parts(program, path or folder / "onnx", form, trained, facts)
     moments = None
     if "+" in precision:
-        moments = input_covariances(trained.module, calibration(trained, trained.config, BATCHES))
+        moments = input_covariances(trained.module, calibration_batches(trained, trained.config, BATCHES))
     return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts, moments)
 
 

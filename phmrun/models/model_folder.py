@@ -184,7 +184,7 @@ def _is_new(model: Any, name: str) -> bool:
     return inside != model.base_model_prefix or rest.startswith("pooler.")
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _reads_ahead(model: Any) -> bool:
     """Return True if the logits of a token depend on the next one, as in a BERT that is no decoder."""
     first, second = model(input_ids=torch.tensor([[0, 0], [0, 1]]), use_cache=False).logits[:, 0]

@@ -147,7 +147,7 @@ def test_an_order_that_the_user_sets_for_a_table_is_kept_beside_a_budget_for_the
 
 
 def test_a_copy_of_the_runs_own_settings_needs_no_data(parent, monkeypatch):
-    monkeypatch.setattr("phmrun.exchange.compress.build_data", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("phmrun.engine.calibration.build_data", lambda *_: pytest.fail("data were read"))
     trained, _ = parent
     copied = trained.config.model_copy(deep=True)
     assert make_plan(trained, layer_of("phm", {"n": 2}), budget=None, batches=0, config=copied).maps
@@ -156,7 +156,7 @@ def test_a_copy_of_the_runs_own_settings_needs_no_data(parent, monkeypatch):
 def test_infeasible_budget_fails_before_the_fit_with_the_smallest_share(parent, monkeypatch):
     trained, _ = parent
     monkeypatch.setattr("phmrun.exchange.compress._fits", lambda *_: pytest.fail("a map was fitted"))
-    monkeypatch.setattr("phmrun.exchange.compress.calibration", lambda *_: pytest.fail("data were read"))
+    monkeypatch.setattr("phmrun.exchange.compress.calibration_batches", lambda *_: pytest.fail("data were read"))
     with pytest.raises(PhmrunError, match="smallest model") as caught:
         make_plan(trained, layer_of("low-rank", {}), budget=Fraction(1, 50), batches=1)
     assert "--embedding low-rank" in caught.value.hint
