@@ -252,6 +252,17 @@ def no_file(path: Path) -> str:
     return "does not exist"
 
 
+def sha256_of_input(path: Path) -> str:
+    """Return the SHA-256 of a file that decides the result of a run.
+
+    Raises:
+        PhmrunError: (exit 3) It is missing or no regular file.
+    """
+    if not path.is_file():
+        raise PhmrunError(f"the input {no_file(path)}", where=str(path), code=ExitCode.DATA)
+    return sha256_of(path)
+
+
 def data_dir() -> Path:
     """Return the directory of all datasets.
 

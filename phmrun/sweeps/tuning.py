@@ -15,6 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
+from phmrun.config import leaves
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.grouping import grouped_by
 from phmrun.ledger.history import BEST
@@ -229,7 +230,7 @@ def _around(cell: Cell) -> Space:
     Raises:
         PhmrunError: (exit 2) The cell has no learning rate.
     """
-    rate = cell.config.training.optimizer.lr if cell.config else None
+    rate = dict(leaves(cell.config)).get(RATE) if cell.config else None
     if rate is None:
         raise PhmrunError(f"{cell.label} has no learning rate to tune around", where=RATE)
     return {RATE: [_rounded(rate * STEP**power) for power in (-2, -1, 0, 1, 2)]}

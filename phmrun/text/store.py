@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from phmrun.checksums import fault_in, write_checksums
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import file_lock, intact, no_file, read_text, remove, sha256_of, write_json
+from phmrun.files import file_lock, intact, read_text, remove, sha256_of_input, write_json
 from phmrun.progress import note
 from phmrun.text.vocabulary import UNK
 
@@ -339,18 +339,7 @@ def _name_of(content: Mapping[str, Any]) -> str:
     Raises:
         PhmrunError: (exit 3) A file is missing.
     """
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=_checksum).encode()).hexdigest()[:16]
-
-
-def _checksum(path: Path) -> str:
-    """Return the SHA-256 of a file.
-
-    Raises:
-        PhmrunError: (exit 3) It is missing.
-    """
-    if not path.is_file():
-        raise PhmrunError(f"the file {no_file(path)}", where=str(path), code=ExitCode.DATA)
-    return sha256_of(path)
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=sha256_of_input).encode()).hexdigest()[:16]
 
 
 def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], unchanged: Callable[[], bool]) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, OptimizerConfig, Section, Unhashed
+from phmrun.config import BatchConfig, Experiment, LayerConfig, ModelConfig, Section, Unhashed
 from phmrun.config.sections import Clock, MapConfig
 from phmrun.config.training import DistillationConfig
 from phmrun.documents import flat
@@ -26,7 +26,6 @@ class ScriptData(Section):
 class ScriptTraining(Section):
     """Time limit and validation score of a script's run."""
 
-    optimizer: ClassVar[OptimizerConfig] = OptimizerConfig()  # phmrun knows no learning rate of the script
     max_steps: ClassVar[None] = None
 
     max_time: Clock = None
@@ -59,9 +58,8 @@ class ScriptExperiment(Experiment):
     """Name of the task."""
     data: ScriptData = ScriptData()  # type: ignore[assignment]
     """Name of the experiment."""
-    training: ScriptTraining = Field(  # type: ignore[assignment]
-        ScriptTraining(), description="Time limit and validation score."
-    )
+    training: ScriptTraining = ScriptTraining()  # type: ignore[assignment]
+    """Time limit and validation score."""
     # Sections of phmrun's own training: not written, and free for the script's settings.
     model: ModelConfig = Field(ModelConfig(), exclude=True)
     maps: tuple[MapConfig, ...] = Field((), exclude=True)
@@ -79,10 +77,8 @@ class ScriptExperiment(Experiment):
     """
     inputs: Annotated[tuple[str, ...], Unhashed()] = ()
     """Files that the script reads, itself among them; their checksums are part of the run id."""
-    directory: Annotated[
-        Path, BeforeValidator(lambda folder: folder or ""), AfterValidator(Path.absolute), Unhashed()
-    ] = Field(Path(), validate_default=True)
-    """Working directory; null: the current folder, in a sweep the folder of its file."""
+    directory: Annotated[Path, AfterValidator(Path.absolute), Unhashed()] = Field(Path(), validate_default=True)
+    """Working directory; default: the current folder, in a sweep the folder of its file."""
     settings: Settings = Settings()
     """Settings of the script, by any key."""
 
@@ -106,9 +102,7 @@ class ScriptExperiment(Experiment):
                     (fields if part in kind.model_fields else free).setdefault(key, {})[part] = item
             else:
                 fields[key] = value
-        if free:
-            fields["settings"] = {**free, **(fields.get("settings") or {})}
-        return fields
+        return {**fields, "settings": {**free, **(fields.get("settings") or {})}}
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from phmrun.config import Source, resolve, run_id, to_yaml
 from phmrun.config.identity import canonical_identity
 from phmrun.documents import plain
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import disk_errors, json_text, no_file, sha256_of
+from phmrun.files import disk_errors, json_text, sha256_of_input
 from phmrun.ledger import Run, State
 from phmrun.ledger.directory import directory_of_runs
 from phmrun.ledger.history import BEST
@@ -27,7 +27,7 @@ from phmrun.tasks.script.scores import Scores, fault, natural
 
 LOG = logging.getLogger("phmrun.script")
 STATUS_EVERY = 1.0
-"""Minimum seconds between two writes of the status by :meth:`Recording.log`."""
+"""Minimum seconds between two writes of status and environment by :meth:`Recording.log`."""
 
 
 class Recording:
@@ -114,8 +114,8 @@ class Recording:
     def log(self, step: int, **figures: float) -> None:
         """Append a row to the history and the mirror; update the status.
 
-        If the run is done, nothing happens. The row has "step", "time" (seconds of the run) and the figures. The status
-        is written once a second.
+        If the run is done, nothing happens. The row has "step", "time" (seconds of the run) and the figures. Status and
+        environment are written once a second.
 
         Args:
             step: Optimizer steps so far, at least 0. Rows of an earlier process from this step on are removed at the
@@ -136,14 +136,13 @@ class Recording:
         row |= {name.replace("__", "/"): plain(value) for name, value in figures.items()}
         self.run.history.append(row)
         self.mirror.log(row)
-        self._step = step
+        self._step = self.segment.entry["last_step"] = step
         if time.monotonic() - self._beaten >= STATUS_EVERY:
-            self._beaten = time.monotonic()
-            self.run.set_state(State.RUNNING, step=step, seconds=self.seconds)
-        self.segment.progress(step)
+            self.beat()
 
     def beat(self) -> None:
         """Write steps and seconds so far into status and environment."""
+        self._beaten = time.monotonic()
         self.run.set_state(State.RUNNING, step=self._step, seconds=self.seconds)
         self.segment.write()
 
@@ -186,11 +185,7 @@ def input_checksums(config: ScriptExperiment) -> dict[str, str]:
     Raises:
         PhmrunError: (exit 3) A file is missing or no regular file.
     """
-    for name in config.inputs:
-        if not (path := config.directory / name).is_file():
-            hint = f"Paths are below {config.directory}."
-            raise PhmrunError(f"the input {no_file(path)}", where=str(path), hint=hint, code=ExitCode.DATA)
-    return {f"input {name}": sha256_of(config.directory / name) for name in config.inputs}
+    return {f"input {name}": sha256_of_input(config.directory / name) for name in config.inputs}
 
 
 @contextmanager

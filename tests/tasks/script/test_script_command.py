@@ -69,7 +69,7 @@ def test_keys_without_a_field_are_settings_and_merge():
 
 def test_ids_name_script_and_structure_and_depend_on_settings_and_inputs_alone():
     command = "python deep/train_vit.py {lr} {layer.structure}"
-    first = configured(command, lr=0.1, layer="phm", directory=None)
+    first = configured(command, lr=0.1, layer="phm")
     assert run_id(first, fingerprints={}).startswith("script-train_vit-phm-1-")
     elsewhere = configured(command, lr=0.1, layer="phm", directory="/elsewhere", inputs=["a"], **{"logging.every": 1.0})
     assert run_id(first, fingerprints={}) == run_id(elsewhere, fingerprints={})
