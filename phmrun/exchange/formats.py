@@ -186,15 +186,14 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     label = trained.load(checkpoint)
     facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
     directory = path or trained.run.access.folder("exports") / kind
-    settings: Any = trained.config.model
     vocabulary = getattr(trained.vocabulary, "words", trained.vocabulary)
     check_out(directory, "config.json" if kind == "transformers" else "adapter_config.json")
     with replacing_directory(directory) as beside:
         if kind == "peft":
-            if settings.path is None or trained.config.adapts:
+            if network.folder is None or trained.config.adapts:
                 what = "these are not updates of the folder model.path: there is none, or the run adapts another run"
                 raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
-            difference = folders.write_peft(model, beside, base=str(settings.path), name=directory.name, facts=facts)
+            difference = folders.write_peft(model, beside, base=str(network.folder), name=directory.name, facts=facts)
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
         folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))

@@ -5,8 +5,8 @@ matrices alone, each as the product of two factors: those of a low-rank update a
 truncated singular value decomposition.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from phmrun.errors import PhmrunError
-from phmrun.files import write_json, write_text
+from phmrun.files import read_text, write_json, write_text
 from phmrun.layers import folded
 from phmrun.layers.adapters import merge
 from phmrun.layers.linear import Linear
@@ -44,21 +44,6 @@ tokenizer = AutoTokenizer.from_pretrained("{place}")
 """
 
 
-@dataclass(frozen=True)
-class Factored:
-    """An update as two factors: ``up [k, r]`` times ``down [r, d]``.
-
-    Attributes:
-        name: Name of the map in the network.
-        error: Frobenius norm of what the product lacks, relative to that of the update.
-    """
-
-    name: str
-    up: Tensor
-    down: Tensor
-    error: float
-
-
 @torch.inference_mode()
 def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[str, str]) -> float:
     """Write a network of transformers with dense matrices; return the largest difference of its logits when read again.
@@ -66,13 +51,14 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     Updates are added to their matrices, other structures are multiplied out.
 
     Args:
-        network: Network with structured maps; it stays as it is.
+        network: Network with structured maps; it is switched to evaluation.
         folder: New or empty folder.
         name: Name of the folder in the model card.
         facts: "run" and "layer" for the model card.
     """
     plain = folded(merge(network)).eval()
     plain.save_pretrained(folder)
+    _add_former_names(folder / "config.json")
     for weights in folder.glob("*.safetensors"):  # safetensors 0.8 writes for the owner alone, whatever the umask
         weights.chmod((folder / "config.json").stat().st_mode)
     kind = type(network).__name__
@@ -82,10 +68,25 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     write_text(folder / "README.md", page)
     read = type(network).from_pretrained(folder).eval()
     tokens = torch.randint(network.config.vocab_size, (2, 16), generator=torch.Generator().manual_seed(1))
-    before = network.training
     expected, logits = (model(input_ids=tokens).logits for model in (network.eval(), read))
-    network.train(before)
     return float((expected - logits).abs().max())
+
+
+def _add_former_names(path: Path) -> None:
+    """Add the names that transformers 4 reads for settings of rotary positions to a ``config.json``.
+
+    Transformers 5 writes ``rope_parameters`` alone, which transformers 4 ignores: it would take its defaults.
+    """
+    settings = json.loads(read_text(path))
+    rotary = settings.get("rope_parameters") or {}
+    usual = rotary.get("full_attention", rotary)
+    settings |= {name: usual[name] for name in ("rope_theta", "partial_rotary_factor") if name in usual}
+    if usual.get("rope_type", "default") != "default":
+        settings["rope_scaling"] = {name: value for name, value in usual.items() if name != "rope_theta"}
+    if usual is not rotary:  # other settings for windows, as in ModernBERT and Gemma 3
+        local = rotary["sliding_attention"]["rope_theta"]
+        settings |= {"global_rope_theta": usual["rope_theta"], "local_rope_theta": local, "rope_local_base_freq": local}
+    write_json(path, settings)
 
 
 def write_tokenizer(vocabulary: Any, folder: Path, *, has_kinds: bool = False) -> None:
@@ -106,18 +107,21 @@ def write_tokenizer(vocabulary: Any, folder: Path, *, has_kinds: bool = False) -
 
 
 @torch.no_grad()
-def _factored(name: str, update: Added) -> Factored:
-    """Return an update s·Ŵ as a product, of the smallest rank with an error up to ``CLOSE``."""
+def _factors(update: Added) -> tuple[Tensor, Tensor, float]:
+    """Return an update s·Ŵ as ``up [k, r]`` and ``down [r, d]``, of the smallest rank with an error up to ``CLOSE``.
+
+    The third is this error: the Frobenius norm of what the product lacks, relative to that of the update.
+    """
     inside = update.inside
     if isinstance(inside, LowRank):
-        return Factored(name, update.scale * inside.u.detach(), inside.v.detach(), 0.0)
+        return update.scale * inside.u.detach(), inside.v.detach(), 0.0
     left, values, right = torch.linalg.svd(update.scale * inside.materialize().double(), full_matrices=False)
     squares = values.square().cpu()
     whole = float(squares.sum())  # 0 for an update without a step
     lost = ((whole - squares.cumsum(0)).clamp(min=0) / max(whole, 1e-300)).sqrt()  # by rank, from 1 on
     kept = min(int((lost > CLOSE).sum()) + 1, len(values))
-    error, root = float(lost[kept - 1]), values[:kept].sqrt()
-    return Factored(name, (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), error)
+    root = values[:kept].sqrt()
+    return (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), float(lost[kept - 1])
 
 
 def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str]) -> float:
@@ -136,28 +140,28 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         PhmrunError: (exit 2) The network has no update, or other trained weights.
     """
     maps = [(place, part.structure) for place, part in network.named_modules() if isinstance(part, Linear)]
-    updates = [_factored(place, structure) for place, structure in maps if isinstance(structure, Added)]
+    updates = {place: _factors(structure) for place, structure in maps if isinstance(structure, Added)}
     if not updates:
         hint = "Train with --layer added, or write the whole model with --format transformers."
         raise PhmrunError("the model has no updates of frozen matrices", where="--format", hint=hint)
     kind = type(network).__name__
     tensors: dict[str, Tensor] = {}
-    for update in updates:
-        tensors[f"base_model.model.{update.name}.lora_A.weight"] = update.down.contiguous()
-        tensors[f"base_model.model.{update.name}.lora_B.weight"] = update.up.contiguous()
+    for place, (up, down, _) in updates.items():
+        tensors[f"base_model.model.{place}.lora_A.weight"] = down.contiguous()
+        tensors[f"base_model.model.{place}.lora_B.weight"] = up.contiguous()
     parts = {name.partition(".")[0] for name, _ in network.named_parameters()} - {network.base_model_prefix}
     head = sorted(parts) if is_classifier(network) else []
     trained = [place for place, weight in network.named_parameters() if weight.requires_grad]
     pooler = f"{network.base_model_prefix}.pooler"  # trained if the folder has none
     head += [pooler] if any(place.startswith(f"{pooler}.") for place in trained) else []
-    kept = tuple(f"{part}." for part in (*(update.name for update in updates), *head))
+    kept = tuple(f"{part}." for part in (*updates, *head))
     if rest := [place for place in trained if not place.startswith(kept)]:
         what = f"{rest[0]} is trained, too; an adapter of peft holds updates of linear maps alone"
         raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
     for place, weight in network.named_parameters():
         if place.startswith(tuple(f"{part}." for part in head)):
             tensors[f"base_model.model.{place}"] = weight.detach().contiguous()
-    ranks = {update.name: update.down.shape[0] for update in updates}
+    ranks = {place: len(down) for place, (_, down, _) in updates.items()}
     usual = max(ranks.values())
     settings = {
         "peft_type": "LORA",
@@ -180,4 +184,4 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
         what=f"These are updates of `{base}` in peft's format.", code=f"from peft import PeftModel\n\n{code}",
     )  # fmt: skip
     write_text(folder / "README.md", page)
-    return max(update.error for update in updates)
+    return max(error for *_, error in updates.values())

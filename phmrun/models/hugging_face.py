@@ -50,11 +50,10 @@ def fresh_settings(
         what = f"{heads} heads do not divide the width {width}"
         raise PhmrunError(what, where="model.heads", hint=f"Numbers up to it that do: {fitting}.")
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
-    kind = transformers().CONFIG_MAPPING[family]
     values = {**dict(zip(FAMILIES[family], (*sizes, POSITIONS), strict=True)), **ids, "tie_word_embeddings": tie}
     if family == "qwen3":
         values |= {"num_key_value_heads": heads, "head_dim": width // heads}
-    settings = kind(vocab_size=vocabulary, **values)
+    settings = transformers().CONFIG_MAPPING[family](vocab_size=vocabulary, **values)
     set_dropout(settings, dropout)
     return settings
 

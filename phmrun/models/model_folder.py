@@ -72,17 +72,6 @@ def weight_file(folder: Path) -> Path:
     raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
 
 
-def folder_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that decide the network, its weights and its tokens, sorted by name.
-
-    Raises:
-        PhmrunError: (exit 3) The folder has no weights that can be read.
-    """
-    weight_file(folder)
-    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.safetensors*", "*.gguf")
-    return sorted({path for name in names for path in folder.glob(name) if path.is_file()})
-
-
 def set_dropout(settings: Any, share: float) -> None:
     """Set all dropouts of a configuration of transformers, that of attention weights included, in place."""
     for name, value in settings.to_dict().items():
@@ -236,12 +225,15 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
 
 
 def folder_checksum(folder: Path) -> str:
-    """Return a SHA-256 of the files of a model's folder that decide its weights and tokens.
+    """Return a SHA-256 of the files of a model's folder that decide its network, weights and tokens.
 
     Raises:
         PhmrunError: (exit 3) The folder has no weights that can be read.
     """
-    sums = [f"{path.name} {checksum_once(stamp_of(path))}" for path in folder_files(folder)]
+    weight_file(folder)
+    names = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "*.safetensors*", "*.gguf")
+    files = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
+    sums = [f"{path.name} {checksum_once(stamp_of(path))}" for path in files]
     return hashlib.sha256("\n".join(sums).encode()).hexdigest()
 
 

@@ -23,7 +23,7 @@ from phmrun.errors import PhmrunError
 from phmrun.exchange.compress import derivation, layer_of, make_plan, merge_updates
 from phmrun.exchange.formats import export
 from phmrun.exchange.further_training import further_training
-from phmrun.exchange.transformers_folder import _factored, write_peft, write_transformers
+from phmrun.exchange.transformers_folder import _factors, write_peft, write_transformers
 from phmrun.layers.linear import Linear
 from phmrun.layers.network import section_of, structures_of
 from phmrun.layers.structure import build_structure, build_weight
@@ -35,6 +35,10 @@ from phmrun.tasks.lm.module import LanguageModelModule
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
 
 LORA = {"structure": "added", "of": "low-rank"}
+LLAMA3 = {
+    **{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+    "original_max_position_embeddings": 16,
+}
 TOKENS = torch.arange(9)[None]
 SIZES = {"network": "hf", "width": 32, "inner": 48, "layers": 2, "heads": 2}
 PLAIN = {"batch": {"random_length": False}, "training": {"activation_penalty": 0.0, "change_penalty": 0.0}}
@@ -137,6 +141,16 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
 def test_a_network_of_any_family_is_read_by_transformers(family, layer, tmp_path):
     built = network(fresh_settings(family, 60, (32, 48, 2, 2)), {"layer": layer}).eval()
     assert write_transformers(built, tmp_path, name="model", facts={"run": "r", "layer": "l"}) < 1e-5
+    torch.testing.assert_close(logits_of(tmp_path), built(TOKENS).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_rotary_positions_have_the_names_of_transformers_4_too(tmp_path):
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    settings = transformers.LlamaConfig(vocab_size=60, **sizes, rope_theta=5e5, rope_scaling=dict(LLAMA3))
+    built = network(settings, {}).eval()
+    assert write_transformers(built, tmp_path, name="model", facts={"run": "r", "layer": "l"}) < 1e-5
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert (written["rope_theta"], written["rope_scaling"]) == (5e5, LLAMA3)
     torch.testing.assert_close(logits_of(tmp_path), built(TOKENS).logits, rtol=1e-5, atol=1e-5)
 
 
@@ -353,4 +367,4 @@ def test_every_text_is_tokens_and_back(tmp_path):
 def test_an_update_of_zero_is_written_with_the_least_rank():
     update = build_structure("added", 8, 8, of="phm", options="n=2")
     update.reset_parameters(1.0)
-    assert _factored("map", update).up.shape == (8, 1)
+    assert _factors(update)[0].shape == (8, 1)
