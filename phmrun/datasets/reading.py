@@ -113,7 +113,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
 
     Units: "pairs" of two parallel files and of labeled pairs, "lines" of one parallel file, "items" of agreement,
     "sentences" and "words" of treebanks, "lines" and "words" of running text, "vectors". The pairs that a reader drops
-    are counted at the end of a file as "unlabelled".
+    are counted as "unlabelled".
 
     Raises:
         PhmrunError: (exit 3) A row is malformed.
@@ -121,7 +121,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_lines, read_parallel
-    from phmrun.text.nli_pairs import PairReader
+    from phmrun.text.nli_pairs import read_pairs
 
     if format == "parallel" and len(files) == 2:
         yield from ({"pairs": 1} for _ in read_parallel(*files.values()))
@@ -138,8 +138,4 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
         elif format == "vectors":
             yield from ({"vectors": 1} for _ in numbered_lines(path))
         else:
-            pairs = PairReader(path, format)
-            yield from ({"pairs": 1} for _ in pairs)
-            # complete only now: the reader counts while it is read
-            if pairs.dropped:
-                yield {"unlabelled": pairs.dropped}
+            yield from ({"pairs": 1} if pair else {"pairs": 0, "unlabelled": 1} for pair in read_pairs(path, format))

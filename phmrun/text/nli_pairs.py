@@ -55,74 +55,58 @@ class Pair(NamedTuple):
     label: str
 
 
-class PairReader(Iterator[Pair]):
-    """Iterator over the pairs of a file that counts the dropped ones.
+def read_pairs(path: Path, format: str, names: Mapping[str, str | None] | None = None) -> Iterator[Pair | None]:
+    """Yield the pairs of a file, each with its label's common name.
+
+    None stands for a pair that is dropped: it has no gold label, a label to drop, or an empty question.
 
     Args:
         path: The file, UTF-8, plain or gzip.
         format: Name of a format, a key of ``LABELS``.
         names: Class of each label in the file, None to drop its pairs; None for the format's labels.
 
-    Attributes:
-        dropped: Number of pairs read so far that have no gold label, a label to drop, or an empty question.
+    Raises:
+        PhmrunError: (exit 2) The format is unknown. (exit 3) The file is missing, damaged or of another format, or has
+            no pair; the message names file and line.
+    """
+    if format not in LAYOUTS:
+        raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(LAYOUTS))
+    names = names or {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
+    is_empty = True
+    for number, (first, second, label) in read_rows(path, format):
+        where = f"{path}:{number}"
+        name = _class_of(label, names, format, where)
+        premise, hypothesis = _sentence(first, "first", where), _sentence(second, "second", where)
+        is_kept = bool(premise and hypothesis and name)
+        if name and not is_kept and format != "quora":
+            raise malformed(f"the {'second' if premise else 'first'} sentence is empty", where)
+        yield Pair(premise, hypothesis, str(name)) if is_kept else None
+        is_empty = is_empty and not is_kept
+    if is_empty:
+        raise malformed("there is no labelled pair in the file", str(path))
+
+
+def _class_of(label: Any, names: Mapping[str, str | None], format: str, where: str) -> str | None:
+    """Return the class of a label in a format; surrounding spaces do not count.
+
+    The result is ``None`` for "-" in the formats ``snli`` and ``tsv``: the annotators did not agree. It is looked up in
+    ``names``, truth values in lower case, too. For ``tsv``, numbers, truth values and null of JSON count as text.
 
     Raises:
-        PhmrunError: (exit 2) The format is unknown.
+        PhmrunError: (exit 3) The label is unknown.
     """
-
-    def __init__(self, path: Path, format: str, names: Mapping[str, str | None] | None = None) -> None:
-        if format not in LAYOUTS:
-            raise PhmrunError(f"there is no format {format!r} of inference pairs", valid=sorted(LAYOUTS))
-        self.path, self.format = path, format
-        self.dropped = self._read = 0
-        self.names = names or {**{name: name for name in LABELS[format]}, **SYNONYMS[format]}
-        self._rows = read_rows(path, format)
-
-    def __next__(self) -> Pair:
-        """Return the next pair with its label's common name.
-
-        Pairs to drop are counted and skipped.
-
-        Raises:
-            PhmrunError: (exit 3) The file is missing, damaged or of another format, or has no pair; the message names
-                file and line.
-        """
-        for number, (first, second, label) in self._rows:
-            where = f"{self.path}:{number}"
-            name = self._label(label, where)
-            premise, hypothesis = _sentence(first, "first", where), _sentence(second, "second", where)
-            if premise and hypothesis and name:
-                self._read += 1
-                return Pair(premise, hypothesis, name)
-            if name and self.format != "quora":
-                raise malformed(f"the {'second' if premise else 'first'} sentence is empty", where)
-            self.dropped += 1
-        if not self._read:
-            raise malformed("there is no labelled pair in the file", str(self.path))
-        raise StopIteration
-
-    def _label(self, label: Any, where: str) -> str | None:
-        """Return the class of a label; surrounding spaces do not count.
-
-        The result is ``None`` for "-" in the formats ``snli`` and ``tsv``: the annotators did not agree. It is looked
-        up in ``names``, truth values in lower case, too. For ``tsv``, numbers, truth values and null of JSON count as
-        text.
-
-        Raises:
-            PhmrunError: (exit 3) The label is unknown.
-        """
-        is_json = self.format == "tsv" and isinstance(label, bool | int | float | None)
-        text = json.dumps(label) if is_json else label
-        if isinstance(text, str):
-            text = text.strip()
-            key = text.lower() if text not in self.names and text.lower() in ("true", "false") else text
-            if key in self.names:
-                return self.names[key]
-        if self.format in ("snli", "tsv") and text == NO_LABEL:
-            return None
-        hint = HINT if self.format == "tsv" else None
-        what = f"there is no label {text!r}"
-        raise PhmrunError(what, where=where, valid=sorted(self.names), hint=hint, code=ExitCode.DATA)
+    is_json = format == "tsv" and isinstance(label, bool | int | float | None)
+    text = json.dumps(label) if is_json else label
+    if isinstance(text, str):
+        text = text.strip()
+        key = text.lower() if text not in names and text.lower() in ("true", "false") else text
+        if key in names:
+            return names[key]
+    if format in ("snli", "tsv") and text == NO_LABEL:
+        return None
+    hint = HINT if format == "tsv" else None
+    what = f"there is no label {text!r}"
+    raise PhmrunError(what, where=where, valid=sorted(names), hint=hint, code=ExitCode.DATA)
 
 
 def sentences_of(line: str, where: str) -> list[str]:

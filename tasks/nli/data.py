@@ -12,7 +12,7 @@ from phmrun.families.sentence_classification.data import Baseline, Classificatio
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided, in_parts
 from phmrun.progress import note
 from phmrun.tasks.nli.config import NLIExperiment
-from phmrun.text.nli_pairs import PairReader
+from phmrun.text.nli_pairs import read_pairs
 from phmrun.text.vocabulary import spaced
 
 REDUCED = {"train": 90, "dev": 10}  # percentages of the validation file, if there is no training file
@@ -76,18 +76,13 @@ def corpus(config: NLIExperiment, cache: Path) -> ClassificationCorpus:
 def read(path: Path, format: str, labels: Mapping[str, str | None] | None = None) -> Iterator[Item | LeftOut]:
     """Yield the pairs of a file.
 
-    If some have no gold label, their number is the last item.
-
     Args:
         path: The file.
         format: Its format, see :mod:`phmrun.text.nli_pairs`.
         labels: Class of each label in the file, None to drop its pairs; the format's own if not given.
     """
-    pairs = PairReader(path, format, labels)
-    for pair in pairs:
-        yield Item((pair.premise, pair.hypothesis), pair.label)
-    if pairs.dropped:
-        yield LeftOut("no gold label", pairs.dropped)
+    for pair in read_pairs(path, format, labels):
+        yield Item((pair.premise, pair.hypothesis), pair.label) if pair else LeftOut("no gold label")
 
 
 def find_vectors(path: Path) -> Path:

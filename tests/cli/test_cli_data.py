@@ -70,7 +70,7 @@ def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
     from phmrun.text.lines import numbered_lines, read_parallel
-    from phmrun.text.nli_pairs import PairReader
+    from phmrun.text.nli_pairs import read_pairs
 
     samples = TASKS.get(task).formats
     assert samples
@@ -81,7 +81,7 @@ def test_every_sample_of_a_format_is_read(phmrun, task, tmp_path):
             paths[-1].write_text(text)
         readers = {
             "sva": read_agreement,
-            "nli": lambda path: PairReader(path, "tsv"),
+            "nli": lambda path: read_pairs(path, "tsv"),
             "parse": load,
             "lm": numbered_lines,
         }

@@ -170,12 +170,13 @@ PAIRS = (
 
 def read_pairs(path: Path) -> None:
     from phmrun.errors import PhmrunError
-    from phmrun.text.nli_pairs import LABELS, PairReader
+    from phmrun.text.nli_pairs import LABELS
+    from phmrun.text.nli_pairs import read_pairs as pairs_of
 
     faults: list[PhmrunError] = []
     for form in LABELS:
         try:
-            for pair in PairReader(path, form):
+            for pair in filter(None, pairs_of(path, form)):
                 "".join(pair).encode()
         except PhmrunError as error:
             str(error).encode()

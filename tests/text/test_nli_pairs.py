@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.nli_pairs import LABELS, Pair, PairReader, sentences_of
+from phmrun.text.nli_pairs import LABELS, Pair, read_pairs, sentences_of
 
 SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1).map(
     lambda text: " ".join(text.replace("\ufeff", "").split())
@@ -31,7 +31,7 @@ def record(premise="A dog runs.", hypothesis="An animal moves.", label="entailme
 
 def failure(path: Path, format: str) -> PhmrunError:
     with pytest.raises(PhmrunError) as caught:
-        list(PairReader(path, format))
+        list(read_pairs(path, format))
     assert caught.value.code is ExitCode.DATA
     return caught.value
 
@@ -71,20 +71,16 @@ def test_every_format_comes_back(tmp_path_factory, format, style, pairs, compres
     names = {"scitail": ("entailment", "neutral", "neutral"), "quora": ("different", "duplicate", "duplicate")}
     expected = [Pair(p, h, names.get(format, LABELS["snli"])[index]) for p, h, index in pairs]
     path = write(tmp_path_factory.mktemp("pairs"), written(pairs, format, style), compress=compress)
-    reader = PairReader(path, format)
-    assert list(reader) == expected
-    assert reader.dropped == 0
+    assert list(read_pairs(path, format)) == expected
 
 
 def test_pairs_without_a_gold_label_are_dropped_and_counted(tmp_path):
     lines = [record(label="-"), record("one  two\tthree"), record(label="-", hypothesis="")]
-    reader = PairReader(write(tmp_path, "\n".join(lines)), "snli")
-    assert list(reader) == [Pair("one two three", "An animal moves.", "entailment")]
-    assert reader.dropped == 2
+    pairs = list(read_pairs(write(tmp_path, "\n".join(lines)), "snli"))
+    assert pairs == [None, Pair("one two three", "An animal moves.", "entailment"), None]
     table = f"{SNLI_HEADER}\n-\t( x )\ta\tb\t1\nneutral\t( x )\ta\tb\t1\n"
-    reader = PairReader(write(tmp_path, table), "snli")
-    assert [pair.label for pair in reader] == ["neutral"]
-    assert reader.dropped == 1
+    pairs = list(read_pairs(write(tmp_path, table), "snli"))
+    assert [pair and pair.label for pair in pairs] == [None, "neutral"]
 
 
 GOOD = record()
@@ -135,7 +131,7 @@ def test_what_is_malformed_is_placed(tmp_path, format, content, line, message):
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, format):
     path = write(tmp_path_factory.mktemp("noise"), content)
     try:
-        labels = {pair.label for pair in PairReader(path, format)}
+        labels = {pair.label for pair in read_pairs(path, format) if pair}
     except PhmrunError as error:
         if error.code is not ExitCode.DATA or str(path) not in str(error.where):
             raise
@@ -159,11 +155,11 @@ OWN = [("a b", "c", "yes"), ("d", "e f", "no")]
 def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
     path = tmp_path / "own"
     path.write_text(text)
-    assert [tuple(pair) for pair in PairReader(path, "tsv", {"yes": "yes", "no": "no"})] == OWN
-    mapped = PairReader(path, "tsv", {"yes": "entailment", "no": "neutral"})
+    assert [tuple(pair) for pair in read_pairs(path, "tsv", {"yes": "yes", "no": "no"})] == OWN
+    mapped = read_pairs(path, "tsv", {"yes": "entailment", "no": "neutral"})
     assert [pair.label for pair in mapped] == ["entailment", "neutral"]
     with pytest.raises(PhmrunError, match="no label 'yes'") as caught:
-        list(PairReader(path, "tsv"))
+        list(read_pairs(path, "tsv"))
     assert "data.labels" in caught.value.hint
 
 
