@@ -55,6 +55,10 @@ class Section(BaseModel):
     presets: ClassVar[dict[str, dict[str, Any]]] = {}
     versions: ClassVar[Mapping[str, int]] = {}
     """Versions of changed mathematics, by ``"key=value"`` or ``"key"``; see :mod:`phmrun.config.identity`."""
+    needs: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Conditions, each followed by the keys that have no effect without it: ``("kind=word", "lowercase")``. The key of
+    a condition may be dotted, and ``|`` separates its values.
+    """
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:

@@ -6,13 +6,14 @@ Sources are packaged files, user files and options of the command line: see :mod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import Field, ValidationError, create_model
 
 from phmrun.config.experiment import Experiment, leaves
-from phmrun.config.identity import semantic_values
+from phmrun.config.identity import semantic_values, subsections
 from phmrun.config.names import Registered
 from phmrun.config.problems import ConfigError, Problem, from_validation, unknown_key
 from phmrun.config.provenance import spread
@@ -76,7 +77,7 @@ def resolve(
 
     Later sources override earlier ones. A preset or network sets its keys as its source does: it overrides earlier
     sources, and other keys of the same source override it. A source that names another structure removes the options of
-    the previous one.
+    the previous one. Only the first source, such as a task's defaults or a run's record, may set keys without effect.
 
     Args:
         schema: Configuration class of the task.
@@ -112,9 +113,28 @@ def resolve(
         if any(problem.key == "model.network" for problem in further):  # it decides which keys of the model exist
             problems = [problem for problem in problems if not problem.key.startswith("model.")]
         raise ConfigError([*problems, *further]) from None
+    merged.problems += [p for p in _without_effect(config, merged.origin) if p.source != sources[0].at(p.key)]
     if merged.problems:
         raise ConfigError(merged.problems)
     return Resolved(config, merged.origin)
+
+
+def _without_effect(section: Section, origin: Mapping[str, str], prefix: str = "") -> Iterator[Problem]:
+    """Yield a problem of each key in ``origin`` whose condition in :attr:`Section.needs` is not met.
+
+    A key at its default has none. ``prefix`` is the section's dotted key with a final dot.
+    """
+    for condition, *names in type(section).needs:
+        key, _, values = condition.partition("=")
+        here = attrgetter(key)(section)
+        for name in names if here not in values.split("|") else ():
+            usual = section.defaults()[name]
+            if f"{prefix}{name}" in origin and getattr(section, name) != usual:
+                what = f"has no effect with {prefix}{key}={here}; it needs {prefix}{condition.replace('|', ' or ')}"
+                default = str("null" if usual is None else usual)
+                yield Problem(f"{prefix}{name}", what, origin[f"{prefix}{name}"], [default])
+    for name, value in subsections(section):
+        yield from _without_effect(value, origin, f"{prefix}{name}.")
 
 
 def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:

@@ -23,6 +23,8 @@ BPE = 8000  # tokens, unless configured
 class StreamVocabularyConfig(Section):
     """Vocabulary of running text."""
 
+    needs = (("kind=word", "min_frequency"),)
+
     kind: Literal["word", "bpe"] = "word"
     """word: words of the training text; bpe: byte-level BPE learned from it. With model.path, the model's tokens count.
     """
@@ -40,6 +42,8 @@ class StreamVocabularyConfig(Section):
 
 class StreamDataConfig(SplitFilesConfig):
     """Running text and its words."""
+
+    needs = (("vocabulary.kind=word", "splitting"),)
 
     language: Literal["en", "de"] = "en"
     """Language of the built-in corpus; unused by others."""
@@ -95,6 +99,7 @@ class LanguageModelOptions(HuggingFaceOptions):
         "network=transformer-xl": 2,  # positions with the original's rates, 10000^(-2i/width), not tensor2tensor's
         "weight_dropout": 2,  # masks from 16 random bits per entry, instead of a random float
     }
+    needs = (("network=lstm|awd-lstm", "vector_range"),)
 
     network: Annotated[str, Registered(networks("lm"))] = "lstm"
     """awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018); hf is a network of Hugging
@@ -258,15 +263,13 @@ class LanguageModelExperiment(Experiment):
         """Check the monitored score, and what networks other than LSTMs lack.
 
         Raises:
-            ValueError: The monitored score is not the loss, a network of transformers has penalties or codebooks, it or
-                a Transformer-XL has a range of word vectors, or codebooks have no steps.
+            ValueError: The monitored score is not the loss, a network of transformers has penalties or codebooks, or
+                codebooks have no steps.
         """
         self.training.require_monitor(self.task, "loss")
         lacking = self.training.activation_penalty or self.training.change_penalty or self.decoding.codebooks
         if self.model.network == "hf" and lacking:
             raise ValueError("model.network=hf has no penalty of activation or change, and no codebooks: set them to 0")
-        if self.model.network in ("hf", "transformer-xl") and self.model.vector_range:
-            raise ValueError(f"model.vector_range is of LSTMs, not of {self.model.network}: leave it out")
         if self.decoding.codebooks and not self.decoding.code_steps:
             raise ValueError("decoding.codebooks needs decoding.code_steps, such as 200000")
         return self

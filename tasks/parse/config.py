@@ -142,6 +142,7 @@ class ParserOptions(ModelConfig):
     }
     # 2: masks from 16 random bits an entry, instead of a random number.
     versions: ClassVar[Mapping[str, int]] = {"weight_dropout": 2}
+    needs = (("cell=parser-v2", "direction_masks"), ("start=parser-v2", "tag_start", "word_start"))
 
     network: Annotated[str, Registered(networks("parse"))] = "biaffine"
     """Network from words, tags and characters to scores of arcs and labels."""
@@ -200,20 +201,6 @@ class ParserOptions(ModelConfig):
     """Initial standard deviation of word, tag and character vectors; null: 1/√width."""
     word_dropout: Share = 0.0
     """Share of words whose own vector is replaced by the unknown word's; their characters stay."""
-
-    @model_validator(mode="after")
-    def _options_are_read(self) -> Self:
-        """Check that no option is set which the cells or the start would ignore.
-
-        Raises:
-            ValueError: One is.
-        """
-        if self.direction_masks and self.cell != "parser-v2":
-            raise ValueError(f"direction_masks=true needs cell=parser-v2, not cell={self.cell}")
-        for name, value in (("tag_start", "drawn"), ("word_start", "zero")):
-            if getattr(self, name) == value and self.start != "parser-v2":
-                raise ValueError(f"{name}={value} needs start=parser-v2, not start={self.start}")
-        return self
 
     @property
     def weight_dropout(self) -> float:

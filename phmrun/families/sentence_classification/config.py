@@ -13,6 +13,8 @@ from phmrun.section import Section
 class WordsConfig(Section):
     """Splitting of sentences into words, and the vocabulary."""
 
+    needs = (("kind=word", "min_frequency", "lowercase", "splitting"),)
+
     kind: Literal["word", "bpe"] = "word"
     """word: words of the training text; bpe: byte-level BPE learned from it, for text as it is. With model.path, the
     model's tokens count.

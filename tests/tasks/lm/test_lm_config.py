@@ -3,6 +3,7 @@
 import pytest
 
 from phmrun.config import ConfigError, Source, resolve, task_defaults
+from phmrun.config.layering import run_config
 from phmrun.engine.counting import count_parameters
 from phmrun.layers import options_of
 from phmrun.tasks.lm.config import LanguageModelExperiment
@@ -40,11 +41,23 @@ def test_presets_are_the_papers_networks(model, words, millions):
     assert count_parameters(config)["total"] == pytest.approx(millions * 1e6, abs=60)
 
 
+@pytest.mark.parametrize(
+    ("values", "needed"),
+    [
+        ({"model": {"network": "transformer-xl", "vector_range": 0.1}}, "model.network=lstm or awd-lstm"),
+        ({"data": {"vocabulary": {"kind": "bpe", "min_frequency": 2}}}, "data.vocabulary.kind=word"),
+        ({"data": {"splitting": "space", "vocabulary": {"kind": "bpe"}}}, "data.vocabulary.kind=word"),
+    ],
+)
+def test_a_setting_without_effect_is_refused_unless_a_record_has_it(values, needed):
+    refused(values, f"it needs {needed} ")
+    assert run_config(Source("config.yaml", {"task": "lm", **values}))
+
+
 def test_settings_that_lm_has_not_are_refused():
     refused({"training": {"monitor": "accuracy"}}, "no validation score of lm: loss")
     refused({"training": {"label_smoothing": 0.1}}, "label_smoothing: 0.1 is out of range")
     refused({"decoding": {"codebooks": 2}}, "needs decoding.code_steps")
-    refused({"model": {"network": "transformer-xl", "vector_range": 0.1}}, "vector_range is of LSTMs")
     refused({"batch": {"unit": "tokens"}}, "streams")
     refused({"training": {"schedule": {"name": "cosine"}, "max_steps": None}}, "ends at training.max_steps")
     refused({"training": {"average_after": 2, "average": 1, "keep_last": 1}}, "set one of them")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tiny_experiments import SPLITS, configured
 
+from phmrun.config import ConfigError
 from phmrun.families.sentence_classification.items import Item, LeftOut
 from phmrun.tasks.nli.data import build_data
 
@@ -42,6 +43,12 @@ def dataset(tmp_path, monkeypatch):
 
 def snli(label, premise="A dog runs.", hypothesis="It moves."):
     return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis})
+
+
+def test_words_are_not_changed_before_bpe_unless_the_task_says_so(tmp_path):
+    assert experiment(tmp_path, vocabulary={"kind": "bpe"}).data.vocabulary.lowercase  # the default of the task
+    with pytest.raises(ConfigError, match="lowercase: has no effect with data"):
+        experiment(tmp_path, vocabulary={"kind": "bpe", "lowercase": True})
 
 
 def test_own_pairs_become_items_with_labels(tmp_path):

@@ -49,7 +49,7 @@ def test_the_papers_network_by_preset():
         ({"training": {"monitor": "bleu"}}, "", "loss, uas, las"),
         ({"decoding": {"tree": "best"}}, "decoding.tree", "mst"),
         ({"model": {"cell": "gru"}}, "model.cell", "coupled"),
-        ({"model": {"word_start": "zero"}}, "model", "word_start=zero needs start=parser-v2"),
+        ({"model": {"start": "usual", "word_start": "zero"}}, "model.word_start", "it needs model.start=parser-v2"),
     ],
 )
 def test_bad_values_are_refused_with_key_and_valid_values(values, where, what):
