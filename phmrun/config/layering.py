@@ -17,7 +17,7 @@ from phmrun.config.identity import semantic_values, subsections
 from phmrun.config.names import Registered
 from phmrun.config.problems import ConfigError, Problem, from_validation, unknown_key
 from phmrun.config.provenance import spread
-from phmrun.config.sections import EmbeddingConfig, LayerConfig
+from phmrun.config.sections import EmbeddingConfig, LayerConfig, spelled
 from phmrun.config.sources import Source, nested, read_source
 from phmrun.documents import below
 from phmrun.errors import PhmrunError, nearest
@@ -255,7 +255,7 @@ class _Merged:
         """Merge a section of a source, in place.
 
         ``prefix`` is its dotted key with a final dot. A changed structure first removes the layer's earlier values.
-        Presets come before the section's own keys. A text in place of a layer's section is its structure. Unknown keys,
+        Presets come before the section's own keys. A text in place of a layer's section is its label. Unknown keys,
         and other values in place of sections, are recorded as problems; a null section changes nothing.
         """
         if issubclass(section, LayerConfig):
@@ -280,8 +280,9 @@ class _Merged:
             elif field is None or not is_section(within := field.annotation):
                 self._put(key, value, source.at(key))
             elif isinstance(value, str) and issubclass(within, LayerConfig):
-                lines = {f"{key}.structure": source.lines[key]} if key in source.lines else {}
-                self._add(within, {"structure": value}, f"{key}.", source._replace(lines={**source.lines, **lines}))
+                layer = spelled(value)
+                lines = {f"{key}.{part}": source.lines[key] for part in layer if key in source.lines}
+                self._add(within, layer, f"{key}.", source._replace(lines={**source.lines, **lines}))
             elif isinstance(value, Mapping):
                 self._add(within, value, f"{key}.", source)
             elif value is not None:  # a section without keys changes nothing

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
+from phmrun.documents import parse_yaml
 from phmrun.section import OpenSection, Section, Unhashed
 
 
@@ -39,8 +40,15 @@ SHARED_VERSION = 1  # part of all run ids; raise it when a default of a shared s
 MOST_LAYERS = 1000  # bound of the layers of a network
 
 
+def spelled(label: str) -> dict[str, Any]:
+    """Return the section that a label of tables stands for: ``phm n=8`` is ``{structure: phm, n: 8}``."""
+    name, *options = label.split() or [label]
+    pairs = (option.partition("=") for option in options)
+    return {"structure": name, **{key: value and parse_yaml(value, label) for key, _, value in pairs}}
+
+
 class LayerConfig(OpenSection):
-    """Weight structure and its options: ``{structure: phm, n: 8}``, or just ``phm``."""
+    """Weight structure and its options: ``{structure: phm, n: 8}``, or its label, ``phm n=8``."""
 
     structure: str = "dense"
     """Name of the weight structure (`phmrun layers`); all other keys are options of it."""
@@ -49,8 +57,8 @@ class LayerConfig(OpenSection):
     @model_validator(mode="before")
     @classmethod
     def _name_alone(cls, value: Any) -> Any:
-        """Return ``{"structure": value}`` for a text; anything else unchanged."""
-        return {"structure": value} if isinstance(value, str) else value
+        """Return the section that a text stands for; anything else unchanged."""
+        return spelled(value) if isinstance(value, str) else value
 
     @property
     def arguments(self) -> dict[str, Any]:

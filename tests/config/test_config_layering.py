@@ -32,11 +32,16 @@ def test_file_sources_give_lines(schema, options_of, tmp_path):
     assert resolved.origin["layer.structure"] == f"{path}:2"
 
 
-@pytest.mark.parametrize("layer", ["phm", {"structure": "phm"}])
+@pytest.mark.parametrize("layer", ["phm", {"structure": "phm"}, "phm n=4", " phm  variant=paper n=4 "])
 def test_layer_shorthand(schema, options_of, layer):
     config = resolve(schema, [Source("x", {"layer": layer})], options_of).config
     assert config.layer.structure == "phm"
     assert config.layer.options == {"n": 4, "variant": "paper"}
+
+
+@pytest.mark.parametrize(("layer", "key"), [("phm 4", "layer.4"), ("phm n=", "layer.n"), ("phm n=two", "layer.n")])
+def test_a_mistake_in_a_label_names_the_key(schema, options_of, layer, key):
+    assert [*problems(schema, options_of, Source("x", {"layer": layer}))] == [key]
 
 
 def test_preset_comes_before_other_keys_of_its_source(schema, options_of):
