@@ -86,7 +86,7 @@ def _once(answers: dict[str, Any], about: object, look: Callable[[], Answer]) ->
     ``look`` is called for a new key only; its answer, or its PhmrunError, is added to ``answers``. The key is ``about``
     as JSON.
     """
-    key = json.dumps(about, sort_keys=True)
+    key = json.dumps(about)
     if key not in answers:
         try:
             answers[key] = look()

@@ -119,12 +119,15 @@ def _corpus(
     """Return the corpus of readers.
 
     Its signature names the format, the mapping of labels, and a reduced setting, in which all splits are read from all
-    files.
+    files. Its checksums name the classes if the user's labels number them in another order than the sorted labels.
     """
     reading = {"format": config.format}
     if config.data.labels is not None:  # for the signature: yes=entailment,no=contradiction
         pairs = config.data.labels.items()
         reading["mapping"] = ",".join(name if name == label else f"{label}={name}" for label, name in pairs)
+        order = [name for name in dict.fromkeys(dict(sorted(pairs)).values()) if name is not None]
+        # The run id sorts the labels, but the numbers of the classes follow the user's order.
+        sums = dict(sums) if order == [*config.labels] else {**sums, "classes": ",".join(config.labels)}
     return ClassificationCorpus(readers, paths, sums, {**reading, **setting}, whole=not setting)
 
 

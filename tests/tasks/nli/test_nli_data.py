@@ -66,6 +66,9 @@ def test_own_pairs_become_items_with_labels(tmp_path):
     written = "entailment=yes,neutral=yes,contradiction=no"
     assert mapped.corpus.reading == {"format": "tsv", "mapping": written}
     assert experiment(tmp_path, labels={True: 1, False: 0}).data.labels == {"true": "1", "false": "0"}
+    assert mapped.fingerprints().pop("classes") == "yes,no"  # sorted, "contradiction" is first
+    mapped = build_data(experiment(tmp_path, labels=dict(sorted(mapping.items()))), tmp_path / "cache")
+    assert "classes" not in {**mapped.fingerprints(), **data.fingerprints()}
 
 
 def test_the_built_in_pairs(tmp_path):
