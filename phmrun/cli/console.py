@@ -215,9 +215,9 @@ def print_result(run_id: str, run_dir: Path, metrics: Mapping[str, Any], as_json
     """
     if as_json:
         print_json({"run_id": run_id, "run_dir": run_dir, "metrics": metrics})
-        return
-    print_scores(metrics)
-    if state:
+    elif metrics:
+        print_scores(metrics)
+    if state and not as_json:
         further = "; the same command continues it" if state == "interrupted" else ""
         print_line(f"run {run_id} is {state}{further}")
 

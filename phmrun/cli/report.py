@@ -46,7 +46,7 @@ def report(
             if not left:
                 break
             pause = max(SECONDS, 4 * (time.monotonic() - began))  # at most a fifth of a core
-            note(f"{written[0]}: {left} runs left; again in {pause:.0f} s (Ctrl-C ends)")
+            note(f"{written[0]}: {counted(left, 'run')} left; again in {pause:.0f} s (Ctrl-C ends)")
             time.sleep(pause)
     written, _ = _write(names, place, runs_dir, refresh=0.0 if watch else None)
     if as_json:

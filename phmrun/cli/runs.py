@@ -286,7 +286,7 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
     if last:
         columns = list({key: None for row in last for key in row})
         heads = [title(column) if "/" in column else {"time": "time (s)"}.get(column, column) for column in columns]
-        _heading(f"The last of {count:,} rows of history")
+        _heading(f"The last of {counted(count, 'row')} of history")
         shown = map(in_shown_units, last)
         console.print_table(heads, [[number(row.get(column)) for column in columns] for row in shown])
     if samples := run.samples():

@@ -13,7 +13,7 @@ import typer
 from phmrun.cli import completion, console, sweep_output
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
 from phmrun.cores import usable_cores
-from phmrun.errors import ExitCode, Interrupted, PhmrunError
+from phmrun.errors import ExitCode, Interrupted, PhmrunError, counted
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.progress import note
@@ -50,8 +50,8 @@ def sweep(
 
     Each run is a separate process of `phmrun train`; interrupted runs continue, and a failure does not stop the others.
     If the sweep is killed, the same command continues it, and runs that are still training finish. Several such
-    commands share the cells. Options of an executor have no effect on others. Exit code 5 if a run failed or the data
-    of a cell are missing.
+    commands share the cells. Options of an executor have no effect on others. Exit code 5 if a run failed, or a cell
+    cannot run: it is invalid, or its data are missing.
 
     Args:
         file: Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.
@@ -321,11 +321,11 @@ def _hand_over(statuses: Sequence[CellStatus], place: Workplace, slurm: Slurm, *
     queued = slurm.queued()
     free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued]
     if not free:
-        console.print_aside(f"there is nothing to submit; {len(queued)} runs are in the queue")
+        console.print_aside(f"there is nothing to submit; in the queue: {counted(len(queued), 'run')}")
         return
     path = slurm.write([place.job(status.cell) for status in free])
     if script:
         print(path.read_text(encoding="utf-8"), end="")
         console.print_aside(f"submit it by: sbatch {path}")
     else:
-        console.print_line(f"{len(free)} runs are submitted as SLURM job {slurm.submit(path)}")
+        console.print_line(f"{counted(len(free), 'run')} submitted as SLURM job {slurm.submit(path)}")

@@ -154,8 +154,8 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
         as_json: Print failures only.
 
     Returns:
-        ``ExitCode.SWEEP`` if a run has failed, in this call or before, or a cell is blocked because its data are
-        missing, or failed because no trial of it has a score; otherwise ``ExitCode.OK``.
+        ``ExitCode.SWEEP`` if a run has failed, in this call or before, or a cell cannot run: it is invalid, its data
+        are missing, or no trial of it has a score; otherwise ``ExitCode.OK``.
     """
     failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
     tell_failures(failed, bad)
@@ -163,8 +163,7 @@ def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as
         console.print_line(f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}")
     if any(status.cell.run_id not in bad for status in failed):
         console.print_aside("--retry-failed runs failed cells again.")
-    unable = any(status.state in (CellState.BLOCKED, CellState.FAILED) for status in statuses)
-    return ExitCode.SWEEP if failed or unable else ExitCode.OK
+    return ExitCode.SWEEP if failed or any(status.cell.fault for status in statuses) else ExitCode.OK
 
 
 def _counted(counts: Mapping[Any, int]) -> str:

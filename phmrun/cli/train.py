@@ -8,7 +8,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import RUNS, ExperimentOptions, Json, RunsDirectory, choose_run, resolve_options, spread
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, plugin_marks
 
@@ -160,7 +160,7 @@ def _ask(run: "Run") -> None:
         status = run.status
         if not status.step and not status.seconds:
             return
-        extent = f"{status.state}, {status.step:,} steps"
+        extent = f"{status.state}, {counted(status.step, 'step')}"
     except PhmrunError as error:
         extent = f"damaged ({error.what})"
     question = f"{run.id}: {extent}. Delete it and start over?"

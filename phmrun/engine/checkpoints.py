@@ -148,9 +148,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         PhmrunError: (exit 3) The file is missing, damaged, or no dictionary.
     """
     if not path.is_file():
-        raise PhmrunError(
-            "there is no such checkpoint", where=str(path), hint="Train the run first.", code=ExitCode.DATA
-        )
+        hint = "A run's own are --checkpoint last and, after a validation, best; another is named by its path."
+        raise PhmrunError("there is no such checkpoint", where=str(path), hint=hint, code=ExitCode.DATA)
     try:
         # torch does not check the archive's checksums, so it would not notice a flipped bit.
         with zipfile.ZipFile(path) as archive:

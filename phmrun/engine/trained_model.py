@@ -25,7 +25,7 @@ from phmrun.engine.code import changed_plugins, foreign_marks
 from phmrun.engine.data import DataModule, Vocabulary, contents
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.processes import keep_freed_memory
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.kernels.choice import Choice
 from phmrun.layers.network import structures_of
 from phmrun.layers.structures.guided import Guided
@@ -154,7 +154,7 @@ class TrainedModel:
                 paths = paths or [self._path("last")]
             elif len(paths) < count:
                 raise PhmrunError(
-                    f"the run keeps {len(paths)} checkpoints, but the mean of {count} was asked for",
+                    f"the run keeps {counted(len(paths), 'checkpoint')}, but the mean of {count} was asked for",
                     where="training.keep_last",
                     hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
                 )

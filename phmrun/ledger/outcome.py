@@ -33,7 +33,7 @@ def is_leader() -> bool:
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
     """Write the state and its reason into the status if the block raises.
 
-    The exception is raised again. Interrupts ("by SIGTERM", else "by the user"), broken pipes and ``SystemExit`` give
+    The exception is raised again. Interrupts ("by SIGTERM", else "by SIGINT"), broken pipes and ``SystemExit`` give
     the state ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``, with its message; another
     error also with its type, as does ``SystemExit`` in a plug-in. A run that is no longer ``running`` is left
     unchanged.
@@ -46,8 +46,8 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
     try:
         yield
     except KeyboardInterrupt as error:
-        terminated = isinstance(error, Interrupted) and error.which is Signals.SIGTERM
-        set_outcome(run, State.INTERRUPTED, f"{before}{'by SIGTERM' if terminated else 'by the user'}")
+        which = error.which if isinstance(error, Interrupted) else Signals.SIGINT
+        set_outcome(run, State.INTERRUPTED, f"{before}by {which.name}")  # of the user, or of a sweep at its time limit
         raise
     except PhmrunError as error:
         set_outcome(run, failed, before + error.what)

@@ -14,7 +14,7 @@ from typing import Any
 from phmrun.config import Experiment, LayerConfig, Source, run_id, semantic_values
 from phmrun.config.layering import run_config
 from phmrun.documents import value_at
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 from phmrun.files import sha256_of
 from phmrun.grouping import grouped_by
 from phmrun.ledger import Run
@@ -95,7 +95,7 @@ class Entry:
         """
         status = self.run.status if self.run else None
         if status and status.state is not State.DONE and not self.diverged:
-            return f"{status.step:,} steps"
+            return counted(status.step, "step")
         training = self.config.get("training")
         limits = [(training.get(f"max_{unit}"), unit) for unit in ("steps", "epochs")] if training else []
         return " or ".join(f"{limit:,} {unit}" for limit, unit in limits if limit)

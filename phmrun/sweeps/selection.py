@@ -22,8 +22,8 @@ def pattern_of(values: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def listed(pattern: Mapping[str, Sequence[Any]]) -> str:
-    """Return a pattern as text, each value with its key: "layer=dense, layer=phm n=4, lr=0.1"."""
-    return ", ".join(f"{key}={label_of(value)}" for key, values in pattern.items() for value in values)
+    """Return a pattern as text, each value with its key, once: "layer=dense, layer=phm n=4, lr=0.1"."""
+    return ", ".join(dict.fromkeys(f"{key}={label_of(value)}" for key, values in pattern.items() for value in values))
 
 
 def label_of(value: Any) -> str:
@@ -42,7 +42,7 @@ def label_of(value: Any) -> str:
 def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
     """Parse ``--only key=value`` options (``layer=phm``) into values by key.
 
-    Values are read as YAML. Options of one key add up.
+    A value is given as text and as YAML reads it, either of which may match. Options of one key add up.
 
     Raises:
         PhmrunError: (exit 2) A text is not of the form key=value, or its value is not YAML.
@@ -54,7 +54,8 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
             raise PhmrunError(
                 f"{text!r} is not of the form key=value", where="--only", hint="As in --only layer=phm --only seed=1."
             )
-        wanted.setdefault(key.strip(), []).append(parse_yaml(value, f"--only {text}"))
+        # A text that YAML reads as a number may be a name, too: 1e3.
+        wanted.setdefault(key.strip(), []).extend([value, parse_yaml(value, f"--only {text}")])
     return wanted
 
 

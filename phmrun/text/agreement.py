@@ -111,7 +111,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
             # The header was read before: csv's line 1 is line 2 of the file.
             where = f"{path}:{rows.line_num + 1}"
             if len(cells) != len(header):
-                raise malformed(f"the row has {len(cells)} columns where the header has {len(header)}", where)
+                raise malformed(f"{counted(len(cells), 'column')} in place of the header's {len(header)}", where)
             row = dict(zip(header, cells, strict=True))
             words = row["sentence"].split()
             try:
@@ -120,7 +120,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
                 raise malformed(f"not a count: {error}"[:100], where) from error
             if not (1 <= position <= len(words) and 0 <= different <= between):
                 counts = ", ".join(f"{column} {row[column]:.20}" for column in _COUNTS)
-                raise malformed(f"the counts do not fit a sentence of {len(words)} words: {counts}", where)
+                raise malformed(f"the counts do not fit a sentence of {counted(len(words), 'word')}: {counts}", where)
             yield _item(" ".join(words[: position - 1]), row["verb_pos"], different, different == between, where)
     except csv.Error as error:
         raise malformed(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 
 SHORTEST = 5  # tokens of the shortest segment of random length
 SPREAD = 5.0  # standard deviation of a segment's random length, in tokens (Merity et al. 2018, section 5)
@@ -49,7 +49,7 @@ class SegmentPlan:
             PhmrunError: (exit 3) A stream would have nothing to predict.
         """
         if self.predicted < 1:
-            what = f"{self.tokens:,} words of training text are too few for {self.streams} streams side by side"
+            what = f"{counted(self.tokens, 'word')} of training text cannot fill {self.streams} parallel streams"
             raise PhmrunError(what, where="batch.size", code=ExitCode.DATA)
 
     @property

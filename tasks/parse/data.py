@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.engine.data import BucketedData
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.files import sha256_of
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
@@ -169,7 +169,8 @@ class TreebankData(BucketedData[TreebankVocabulary]):
         learnt, held = divided(len(pool), data.hold_out, Fraction(data.train_fraction))
         short = [pool[number] for number in learnt if len(pool[number]) <= data.max_length]
         if len(short) < len(learnt):
-            note(f"train: {len(learnt) - len(short):,} sentences left out: more than {data.max_length} words")
+            longer = counted(len(learnt) - len(short), "sentence")
+            note(f"train: {longer} of more than {counted(data.max_length, 'word')} left out")
         if not short:
             what, where = "there is no sentence to learn from", str(self.files[TRAIN][0])
             hint = "See data.max_length, data.hold_out and data.train_fraction."

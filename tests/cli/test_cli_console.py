@@ -1,4 +1,5 @@
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,8 @@ def test_names_cannot_steer_the_terminal(capsys, name):
 def test_scores_stand_beside_their_baselines_in_one_table(capsys):
     values = {"accuracy": 50.08, "accuracy-1": 50.0, "accuracy-of-majority": 49.0, "accuracy-of-nearest-noun-1": 0.2}
     metrics = {f"test/{name}": {"value": value, "n": 500, "signature": name[:8]} for name, value in values.items()}
+    console.print_result("a run", Path(), {}, False, "interrupted")
+    assert capsys.readouterr().out == "run a run is interrupted; the same command continues it\n"
     console.print_scores({"train/loss": 0.7, **metrics})
     heads, loss, whole, part, *rest = capsys.readouterr().out.splitlines()
     assert heads.split() == ["metric", "value", "95", "%", "interval", "majority", "nearest-noun", "over"]

@@ -44,7 +44,7 @@ def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
     trained = open_run(run)
     with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
         trained.load(str(tmp_path / "none.ckpt"))
-    assert caught.value.code is ExitCode.DATA
+    assert (caught.value.code, "--checkpoint last" in str(caught.value.hint)) == (ExitCode.DATA, True)
     torch.save({"state_dict": {"network.other": torch.zeros(1)}, "global_step": 1}, tmp_path / "foreign.ckpt")
     with pytest.raises(PhmrunError, match="another network") as caught:
         trained.load(str(tmp_path / "foreign.ckpt"))

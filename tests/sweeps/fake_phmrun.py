@@ -75,7 +75,7 @@ def main() -> int:
         print(f"phmrun: error: {error}", file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        run.set_state(State.INTERRUPTED, "by the user")
+        run.set_state(State.INTERRUPTED, "by SIGINT")
         return 130
 
 

@@ -9,6 +9,7 @@ from toy_planner import runs_of
 
 from phmrun.config import load_run_config, run_id, to_yaml
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.sweeps.selection import fits, read_selection
 
 PHM = {"structure": "phm", "n": 2}
 SWEEP = {
@@ -136,6 +137,7 @@ def test_only_what_is_asked_for(planned):
         label for label in whole if "n=5 · training.clip 1" in label
     ]
     assert labels(**{"model.width": [12]}) == [label for label in whole if "n=5" in label or "n=5" not in label]
+    assert fits({"name": "1e3", "size": 1000}, None, read_selection(["name=1e3", "size=1e3"]))
     with pytest.raises(PhmrunError, match="no cell of the sweep fits layr=phm") as caught:
         labels(layr=["phm"])
     assert "layer, training.clip, seed" in str(caught.value)

@@ -113,7 +113,7 @@ def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
         (table(dependency(verb_index=1)), 2, "no word before"),
         (table(dependency(n_diff_intervening=2)), 2, "n_diff_intervening 2"),
         (table(dependency()) + "a\tb\n", 3, "2 columns"),
-        (table(dependency()) + '"never ending\t', 3, "1 columns"),
+        (table(dependency()) + '"never ending\t', 3, "1 column in"),
     ],
 )
 def test_what_is_malformed_is_placed(tmp_path, content, line, message):

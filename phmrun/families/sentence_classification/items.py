@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
 from phmrun.engine.data import contents
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.families.sentence_classification.config import ClassificationExperiment, WordsConfig
 from phmrun.files import intact, open_regular, read_text, write_json
 from phmrun.ledger import Run
@@ -249,14 +249,14 @@ def _encode(
             # Encode and measure all sentences of an item before writing, so that item k has index k in every store.
             encoded = [vocabulary.encode(text) for text in item.sentences]
             if limit is not None and max(map(len, encoded)) > limit:
-                left_out[f"more than {limit} words"] += 1
+                left_out[f"more than {counted(limit, 'word')}"] += 1
                 continue
             for writer, ids in zip(writers, encoded, strict=True):
                 writer.append(ids)
             labels.append(index[item.label])
             advance(1)
     for reason, count in left_out.items():
-        note(f"{split}: {count:,} items left out: {reason}")
+        note(f"{split}: {counted(count, 'item')} left out: {reason}")
     if not labels:
         hint = f"See {'data.hold_out' if limit is None else 'data.max_length'}."
         raise PhmrunError(f"there is no item in {split!r}", hint=hint, code=ExitCode.DATA)

@@ -49,7 +49,7 @@ def test_settings_seed_environment_scores_items_and_history_are_on_record():
     ("error", "state", "reason"),
     [
         (ValueError("no such file"), State.FAILED, "ValueError: no such file"),
-        (KeyboardInterrupt(), State.INTERRUPTED, "by the user"),
+        (KeyboardInterrupt(), State.INTERRUPTED, "by SIGINT"),
         (SystemExit(1), State.INTERRUPTED, "the process was exited"),
     ],
 )

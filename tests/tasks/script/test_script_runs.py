@@ -166,7 +166,7 @@ def test_processes_that_the_script_leaves_behind_are_killed():
     assert gone(int((run(left + WRITES).path / "script.log").read_text().split()[0]))
 
 
-@pytest.mark.parametrize(("which", "reason"), [(signal.SIGINT, "by the user"), (signal.SIGTERM, "by SIGTERM")])
+@pytest.mark.parametrize(("which", "reason"), [(signal.SIGINT, "by SIGINT"), (signal.SIGTERM, "by SIGTERM")])
 def test_signals_reach_the_script_and_leave_the_run_interrupted(which, reason):
     phmrun, script = started()
     phmrun.send_signal(which)
