@@ -193,7 +193,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
             if network.folder is None or trained.config.adapts:
                 what = "these are not updates of the folder model.path: there is none, or the run adapts another run"
                 raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
-            difference = folders.write_peft(model, beside, base=str(network.folder), name=directory.name, facts=facts)
+            difference = folders.write_peft(model, beside, base=network.folder, name=directory.name, facts=facts)
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
         folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from phmrun.errors import PhmrunError
 from phmrun.files import read_text, write_json, write_text
@@ -21,7 +21,7 @@ from phmrun.layers.adapters import merge
 from phmrun.layers.linear import Linear
 from phmrun.layers.structures.added import Added
 from phmrun.layers.structures.low_rank import LowRank
-from phmrun.models.model_folder import is_classifier
+from phmrun.models.model_folder import class_order, is_classifier, read_settings, weight_file
 from phmrun.text.tokenizer import TokenizerVocabulary
 
 CLOSE = 1e-3
@@ -30,16 +30,14 @@ CARD = """---
 library_name: {library}
 tags: [phmrun]
 ---
-
 # {name}
 
 {what} It was trained by phmrun as the run `{run}` ({layer}).
 
 ```python
 from transformers import {loader}, AutoTokenizer
-
 {code}
-tokenizer = AutoTokenizer.from_pretrained("{place}")
+tokenizer = AutoTokenizer.from_pretrained("{name}")
 ```
 """
 
@@ -64,7 +62,7 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     kind = type(network).__name__
     code = f'model = {kind}.from_pretrained("{name}")'
     what = "This model has dense matrices: transformers loads it as it is."
-    page = CARD.format(library="transformers", name=name, what=what, loader=kind, code=code, place=name, **facts)
+    page = CARD.format(library="transformers", name=name, what=what, loader=kind, code=code, **facts)
     write_text(folder / "README.md", page)
     read = type(network).from_pretrained(folder).eval()
     tokens = torch.randint(network.config.vocab_size, (2, 16), generator=torch.Generator().manual_seed(1))
@@ -124,7 +122,7 @@ def _factors(update: Added) -> tuple[Tensor, Tensor, float]:
     return (left[:, :kept] * root).float(), (root[:, None] * right[:kept]).float(), float(lost[kept - 1])
 
 
-def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mapping[str, str]) -> float:
+def write_peft(network: Any, folder: Path, *, base: Path, name: str, facts: Mapping[str, str]) -> float:
     """Write the updates of a network, and a classifier, as an adapter folder of peft.
 
     Return the largest relative error of an update.
@@ -132,7 +130,7 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
     Args:
         network: Network of transformers with updates.
         folder: New or empty folder.
-        base: Folder or name of the model without updates.
+        base: Folder of the model without updates; the classes get its order, if it has the same ones.
         name: Name of the folder in the model card.
         facts: "run" and "layer" for the model card.
 
@@ -158,16 +156,21 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
     if rest := [place for place in trained if not place.startswith(kept)]:
         what = f"{rest[0]} is trained, too; an adapter of peft holds updates of linear maps alone"
         raise PhmrunError(what, where="--format", hint="Write the whole model with --format transformers.")
+    labels = list(network.config.id2label.values())
+    order = class_order(read_settings(base), labels) if head else []
+    rows = [order.index(number) for number in range(len(order))]
+    classifier = [part for part in network.modules() if isinstance(part, nn.Linear | Linear)][-1]
     for place, weight in network.named_parameters():
         if place.startswith(tuple(f"{part}." for part in head)):
-            tensors[f"base_model.model.{place}"] = weight.detach().contiguous()
+            in_order = weight[rows] if any(weight is row for row in classifier.parameters()) else weight
+            tensors[f"base_model.model.{place}"] = in_order.detach().contiguous()
     ranks = {place: len(down) for place, (_, down, _) in updates.items()}
     usual = max(ranks.values())
     settings = {
         "peft_type": "LORA",
         "task_type": "SEQ_CLS" if head else "CAUSAL_LM",
         "modules_to_save": head or None,
-        "base_model_name_or_path": base,
+        "base_model_name_or_path": str(base),
         "r": usual,
         "lora_alpha": usual,
         "bias": "none",
@@ -177,11 +180,11 @@ def write_peft(network: Any, folder: Path, *, base: str, name: str, facts: Mappi
     }
     write_json(folder / "adapter_config.json", settings)
     (folder / "adapter_model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
-    classes = f", id2label={network.config.id2label}" if head else ""
-    code = f'model = PeftModel.from_pretrained({kind}.from_pretrained("{base}"{classes}), "{name}")'
-    page = CARD.format(
-        library="peft", name=name, loader=kind, place=base, **facts,
-        what=f"These are updates of `{base}` in peft's format.", code=f"from peft import PeftModel\n\n{code}",
-    )  # fmt: skip
+    others = f", id2label={dict(enumerate(labels[row] for row in rows))}" if head else ""
+    others += f', gguf_file="{file.name}"' if (file := weight_file(base)).suffix == ".gguf" else ""
+    model = f'{kind}.from_pretrained("{base}"{others})'
+    code = f'from peft import PeftModel\nmodel = PeftModel.from_pretrained({model}, "{name}")'
+    what = f"These are updates of `{base}` in peft's format."
+    page = CARD.format(library="peft", name=name, what=what, loader=kind, code=code, **facts)
     write_text(folder / "README.md", page)
     return max(error for *_, error in updates.values())

@@ -20,6 +20,7 @@ from phmrun.exchange.compress import derivation, layer_of, make_plan
 from phmrun.exchange.factored import has_factors
 from phmrun.exchange.formats import export
 from phmrun.exchange.further_training import further_training
+from phmrun.exchange.transformers_folder import write_peft
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.layers.linear import Linear
 from phmrun.layers.network import structures_of
@@ -102,6 +103,21 @@ def test_a_classifier_of_a_folder_gets_the_order_of_the_labels(bert, tmp_path):
     network.read_start()
     expected = plain.eval()(input_ids=torch.arange(9)[None]).logits[:, [2, 0, 1]]
     torch.testing.assert_close(network.model(input_ids=torch.arange(9)[None]).logits, expected)
+
+
+def test_an_adapter_has_the_order_of_the_folder_s_classes(bert, tmp_path):
+    names = dict(enumerate(["NEUTRAL", "CONTRADICTION", "ENTAILMENT"]))
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, id2label=names)
+    base.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
+    network = classifier(tmp_path, layer={"structure": "added"}).eval()
+    (tmp_path / "updates").mkdir()
+    write_peft(network.model, tmp_path / "updates", base=tmp_path, name="updates", facts={"run": "r", "layer": "added"})
+    joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
+    inputs = {"input_ids": torch.arange(9)[None]}
+    torch.testing.assert_close(joined(**inputs).logits[:, [2, 0, 1]], network.model(**inputs).logits)
+    page = (tmp_path / "updates" / "README.md").read_text()
+    assert "id2label={0: 'neutral', 1: 'contradiction', 2: 'entailment'}" in page
 
 
 def test_positions_of_roberta_begin_behind_the_padding(bert, tmp_path):

@@ -198,7 +198,9 @@ def test_updates_are_those_of_peft(family, tmp_path):
     built = network(settings, {"layer": {"structure": "added", "options": "rank=2"}}, folder=tmp_path / "model").eval()
     for value in built.parameters():
         value.data += 0.1 * torch.randn_like(value) * value.requires_grad
-    write_peft(built, tmp_path / "updates", base="model", name="updates", facts={"run": "r", "layer": "added"})
+    write_peft(
+        built, tmp_path / "updates", base=tmp_path / "model", name="updates", facts={"run": "r", "layer": "added"}
+    )
     base = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
     assert not torch.allclose(logits_of(tmp_path / "model"), built(TOKENS).logits, atol=1e-2)
@@ -228,7 +230,7 @@ def test_a_run_that_an_adapter_of_peft_cannot_hold_is_refused(folder, tmp_path):
     settings = fresh_settings("llama", 60, (32, 48, 2, 2))
     for layer, words in (({}, "no updates of frozen"), ({"structure": "added", "base": "random"}, "is trained, too")):
         with pytest.raises(PhmrunError, match=words):
-            write_peft(network(settings, {"layer": layer}), tmp_path, base="model", name="updates", facts={})
+            write_peft(network(settings, {"layer": layer}), tmp_path, base=tmp_path, name="updates", facts={})
 
 
 @pytest.mark.parametrize(
