@@ -121,7 +121,7 @@ def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool,
     """Return the counterpart of an ``nn.Embedding``; with ``near``, its table is fitted.
 
     Otherwise it is drawn as ``Embedding`` does. A structure in ``shared`` is used again as it is; a new one is added
-    there.
+    there. With ``near``, a padding row with values becomes a row like any other, since that of ``Embedding`` is zero.
 
     Raises:
         PhmrunError: It has ``max_norm``, ``scale_grad_by_freq`` or sparse gradients.
@@ -129,8 +129,10 @@ def _embedding(module: nn.Embedding, structure: str, shared: Shared, near: bool,
     if module.max_norm is not None or module.scale_grad_by_freq or module.sparse:
         raise PhmrunError("an embedding with max_norm, scale_grad_by_freq or sparse gradients has no counterpart")
     weight, ready = module.weight, shared.get(id(module.weight))
-    settings = _settings(weight, structure, ready, options)
-    layer = Embedding(module.num_embeddings, module.embedding_dim, module.padding_idx, **settings)
+    settings, padding = _settings(weight, structure, ready, options), module.padding_idx
+    if near and padding is not None and not weight.is_meta and weight[padding].any():
+        padding = None  # torch reads the values of this row, which Embedding would replace by zeros
+    layer = Embedding(module.num_embeddings, module.embedding_dim, padding, **settings)
     if not ready:
         shared[id(weight)] = layer.structure
         if near:

@@ -70,6 +70,14 @@ def test_attention_s_own_map_is_reached():
     torch.testing.assert_close(copy(inputs), layer(inputs))
 
 
+@pytest.mark.parametrize("structure", ["dense", "added"])
+@torch.no_grad()
+def test_a_padding_row_keeps_its_values(model, tokens, structure):
+    model.table.weight[0] = 1.0
+    copy = convert(model, structure, names=("table", "output"), weights="nearest")
+    torch.testing.assert_close(copy(tokens), model(tokens))
+
+
 def test_what_cannot_be_converted_is_said_at_once(model):
     model.projected = nn.LSTM(8, 8, proj_size=4)
     model.sparse = nn.Embedding(8, 8, sparse=True)
