@@ -225,11 +225,10 @@ class TrainedRun:
             PhmrunError: A line is malformed, or there is no such key.
         """
         from phmrun.engine import trained_model
-        from phmrun.text.coverage import note_coverage
 
         predictor = trained_model.open_run(self.run).predictor(decoding=decoding)
         predictions = [Prediction(answer.text, answer.values) for answer in predictor.predict(lines)]
-        note_coverage(predictor, "lines")
+        predictor.coverage.note_unknown("lines")
         return predictions
 
 

@@ -71,8 +71,7 @@ class Task:
         data: ``build_data(config, cache)``, which returns a ``phmrun.engine.data.DataModule``.
         module: ``build_module(config, *sizes)``, which returns a ``phmrun.engine.module.TrainingModule`` for
             vocabularies of these sizes.
-        predictor: ``build_predictor(config, module, vocabulary, weights=, batch_size=, device=)``, which returns a
-            ``phmrun.engine.trained_model.Predictor`` of a trained module.
+        predictor: Subclass of ``phmrun.engine.predictor.Predictor``, for a trained network.
         pairs: Class of minimal pairs, with a path or a name of the data directory as argument, whose objects the
             predictor evaluates as data: files by name, and their ``sources(name)``.
         runner: A :class:`Runner`, for a task whose runs train no network of phmrun. It has no vocabulary, data, module

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -46,21 +46,19 @@ def predict(
     with waiting("preparing"):
         from phmrun.engine.bookkeeping import set_threads
         from phmrun.engine.trained_model import open_run
-        from phmrun.text.coverage import note_coverage
         from phmrun.text.lines import decoded, raw_lines
 
         set_threads()
         trained = open_run(chosen)
         kernels = trained.kernels()
         at_once = {"batch_size": 1} if typed else {}  # a larger batch would delay the answer to a typed line
-        predictor: Any = trained.predictor(**{**options.arguments(nbest=nbest), **at_once})
+        predictor = trained.predictor(**{**options.arguments(nbest=nbest), **at_once})
     if typed:
         console.print_aside(f"Type {predictor.prompt}; end with Ctrl-D.")
-    exact = getattr(predictor, "exact", False)
     source, raw = (text, raw_lines(text)) if text else ("standard input", sys.stdin.buffer)
     predictor.source = str(source)
-    lines = decoded(raw, source, exact=exact)
-    if exact:  # without the line feed that printing adds
+    lines = decoded(raw, source, exact=predictor.exact)
+    if predictor.exact:  # without the line feed that printing adds
         lines = (line.removesuffix("\n") for line in lines)
     with kernels.applied():
         for answer in predictor.predict(lines):
@@ -68,4 +66,4 @@ def predict(
                 console.print_json(answer.values)
             else:
                 print(answer.text, flush=True)
-    note_coverage(predictor, str(source))
+    predictor.coverage.note_unknown(str(source))

@@ -23,7 +23,6 @@ from phmrun.metrics.items import LOSSES, losses_text
 from phmrun.progress import note
 from phmrun.registry import TASKS
 from phmrun.section import is_hashed
-from phmrun.text.coverage import note_coverage
 
 
 def evaluate_run(
@@ -78,7 +77,7 @@ def evaluate_run(
     )
     with trained.kernels(run.environment() or [{}]).applied():
         evaluation = predictor.evaluate(data, split)
-    note_coverage(predictor, split)
+    predictor.coverage.note_unknown(split)
     name = "-".join([title, *_deviations(decoding or {}, run, config, checkpoint, average)])
     metrics = {f"{name}/{key}": score.to_json() for key, score in evaluation.scores.items()}
     metrics[f"{name}/sentences_per_second"] = {

@@ -1,9 +1,9 @@
 """Trained runs: checks, loading of weights, prediction; and what a training takes from them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import torch
 
@@ -24,6 +24,7 @@ from phmrun.engine.checkpoints import (
 from phmrun.engine.code import changed_plugins, foreign_marks
 from phmrun.engine.data import DataModule, Vocabulary, contents
 from phmrun.engine.module import TrainingModule, build_module
+from phmrun.engine.predictor import Predictor
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.kernels.choice import Choice
@@ -33,79 +34,7 @@ from phmrun.ledger import Run, State
 from phmrun.ledger.directory import HISTORY
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
-from phmrun.metrics import Score
-from phmrun.metrics.bootstrap import Counts
 from phmrun.registry import TASKS
-
-
-class Answer(NamedTuple):
-    """Output of a model for one input.
-
-    Attributes:
-        text: Printed text, without the last line end.
-        values: Content of the line for ``--json``.
-    """
-
-    text: str
-    values: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Evaluation of a model on a split of the data.
-
-    Attributes:
-        scores: Scores by name, with baselines that need no model: "bleu", "bleu-of-copy".
-        predictions: Text of the file of predictions.
-        columns: Names of the columns of ``samples``.
-        samples: Rows of a few inputs with their predictions.
-        items: Number of predicted items, such as sentences.
-        units: Number of units in these, such as tokens.
-        unit: Name of the units, in the plural.
-        seconds: Seconds of prediction.
-        signature: Settings that the time depends on: ``key:value`` pairs joined by ``|``.
-        ending: Suffix of the file of predictions.
-        losses: Cross-entropy in nats and number of units of each item, ``[items, 2]``; None: not known.
-    """
-
-    scores: dict[str, Score]
-    predictions: str
-    columns: Sequence[str]
-    samples: Sequence[Sequence[str]]
-    items: int
-    units: int
-    unit: str
-    seconds: float
-    signature: str
-    ending: str = "txt"
-    losses: Counts | None = None
-
-
-class Predictor(Protocol):
-    """Trained model that answers to lines of text.
-
-    A predictor that returns its input with changes has ``exact = True``. A carriage return before a line feed is then
-    part of the line.
-
-    One with an attribute ``source`` names malformed lines by it, ``source:line``; ``phmrun predict`` sets it to the
-    file's name.
-
-    One with an attribute ``coverage`` (:class:`phmrun.text.coverage.Coverage`) counts unknown tokens of its input.
-
-    Attributes:
-        prompt: Description of the expected input, in one line.
-    """
-
-    prompt: str
-
-    def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
-        """Yield the answers to lines in order, batch by batch.
-
-        One answer for each line.
-        """
-
-    def evaluate(self, data: DataModule, split: str) -> Evaluation:
-        """Predict and score a prepared split of the data."""
 
 
 @dataclass(frozen=True)
@@ -203,11 +132,11 @@ class TrainedModel:
         """
         keep_freed_memory()
         task: Task = TASKS.get(self.config.task)
-        kept = {"exports": self.run.access.folder("exports")} if task.converts else {}
-        predictor: Predictor = task.load("predictor")(
-            self.config, self.module, self.vocabulary, weights=weights, batch_size=batch_size, device=device, **kept
-        )
-        return predictor
+        kind: type[Predictor] = task.load("predictor")
+        settings = kind.settings(self.config, batch_size)
+        if task.converts:
+            settings["exports"] = self.run.access.folder("exports")
+        return kind(self.module.network, self.vocabulary, weights=weights, device=device, **settings)
 
     def kernels(self, segments: Sequence[Mapping[str, Any]] = ()) -> Choice:
         """Return the library of matrix products: see :func:`kernels_of`."""

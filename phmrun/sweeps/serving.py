@@ -16,7 +16,8 @@ from phmrun.bench.run import answering, sampled_lines
 from phmrun.bench.timing import interleave
 from phmrun.config import decoding_section
 from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import Evaluation, Predictor, TrainedModel, open_run
+from phmrun.engine.predictor import Evaluation, Predictor
+from phmrun.engine.trained_model import TrainedModel, open_run
 from phmrun.exchange.ctranslate2 import Quantization, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.exchange.factored import has_factors
@@ -250,5 +251,4 @@ def _predictor(trained: TrainedModel, engine: CTranslate2Model | TrainingModule,
     settings = {"batch": batch, "engine": "ctranslate2", "quantization": _engine_precision(item)}
     search = cast(DecodingConfig, decoding_section(trained.config)).model_copy(update=settings)
     vocabularies = cast(Vocabularies, trained.vocabulary)
-    predictor: Any = Translator(None, vocabularies, search, item.label, decoder=engine)
-    return cast(Predictor, predictor)
+    return Translator(None, vocabularies, search, item.label, decoder=engine)

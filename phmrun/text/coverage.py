@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from phmrun.progress import note
 
@@ -34,11 +33,7 @@ class Coverage:
             return ""
         return f"{self.unknown / self.tokens:.1%} of the input's tokens are unknown to the vocabulary"
 
-
-def note_coverage(predictor: Any, source: str) -> None:
-    """Print a note if many of the tokens that a predictor has read are unknown.
-
-    A predictor without ``coverage`` says nothing. ``source`` is the name of the text.
-    """
-    if share := str(getattr(predictor, "coverage", "")):
-        note(f"{source}: {share}")
+    def note_unknown(self, source: str) -> None:
+        """Print a note if at least 1 % of the tokens are unknown; ``source`` is the name of the text."""
+        if share := str(self):
+            note(f"{source}: {share}")

@@ -31,7 +31,7 @@ TASK = Task(
     vocabulary="phmrun.tasks.lm.vocabulary:StreamVocabulary",
     data="phmrun.tasks.lm.data:build_data",
     module="phmrun.tasks.lm.module:build_module",
-    predictor="phmrun.tasks.lm.predictor:build_predictor",
+    predictor="phmrun.tasks.lm.predictor:LanguageModelPredictor",
     pairs="phmrun.tasks.lm.pairs:MinimalPairs",
     formats=(
         Format(

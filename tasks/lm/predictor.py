@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import Answer, Evaluation
+from phmrun.engine.predictor import Answer, Evaluation, Predictor
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, learn_codes
@@ -30,7 +29,7 @@ from phmrun.tasks.lm.segments import parts
 from phmrun.tasks.lm.transformer_xl import TransformerXL
 from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, without_end
 from phmrun.text.batches import evaluation_batches
-from phmrun.text.coverage import MENTIONED, Coverage
+from phmrun.text.coverage import MENTIONED
 from phmrun.text.tokenizer import TokenizerVocabulary
 from phmrun.text.vocabulary import spaced
 
@@ -52,8 +51,12 @@ def next_word(decoding: LanguageDecodingConfig, log_probs: Tensor, generator: to
     return int(torch.multinomial(probabilities.cpu(), 1, generator=generator))
 
 
-class LanguageModelPredictor:
+class LanguageModelPredictor(
+    Predictor[LanguageModel, StreamVocabulary | TokenizerVocabulary, StreamData | MinimalPairs]
+):
     """Scorer and generator of text with a trained language model.
+
+    Unknown words of prompts are in ``coverage``, those of a scored text in its scores.
 
     Args:
         network: The trained network; it is copied, not changed.
@@ -74,12 +77,10 @@ class LanguageModelPredictor:
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
-        self.vocabulary, self.decoding, self.length = vocabulary, decoding, length
-        self.weights, self.device = weights, torch.device(device)
+        copied = for_inference(network).to(device)
+        super().__init__(cast(LanguageModel, copied), vocabulary, weights, device)
+        self.decoding, self.length = decoding, length
         self.units = "words" if isinstance(vocabulary, StreamVocabulary) else "tokens"
-        self.coverage = Coverage()  # of prompts; that of a scored text is in its scores
-        copied = for_inference(network, "dense").to(device)
-        self.network = cast(LanguageModel, copied)
         self.table: CodebookEmbedding | None = None
         if decoding.codebooks:
             inputs = cast(nn.Module, copied.embedding if copied.define is None else copied.define)
@@ -95,6 +96,11 @@ class LanguageModelPredictor:
         elif isinstance(copied, HuggingFaceLanguageModel):
             self.reach = str(decoding.memory or 0)
         self.prompt = "a line of text" if decoding.mode == "surprisal" else "the beginning of a text"
+
+    @classmethod
+    def settings(cls, config: LanguageModelExperiment, batch_size: int | None) -> dict[str, Any]:
+        """Return the decoding section and the length of scoring; see :meth:`Predictor.settings`."""
+        return {**super().settings(config, batch_size), "length": config.evaluation_length}
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the answer to each line.
@@ -329,26 +335,3 @@ class LanguageModelPredictor:
             vectors, state = self._read([token], state)
             hidden = vectors[-1]
         return tokens
-
-
-def build_predictor(
-    config: LanguageModelExperiment,
-    module: TrainingModule,
-    vocabulary: StreamVocabulary,
-    *,
-    batch_size: int | None,
-    **options: str,
-) -> LanguageModelPredictor:
-    """Build the predictor of a trained module.
-
-    The vectors are compressed if ``decoding.codebooks`` is set.
-
-    Args:
-        config: The experiment.
-        module: Its trained module.
-        vocabulary: Its vocabulary.
-        batch_size: Number of parts read at a time; the configured one if ``None``.
-        **options: ``weights`` and ``device``.
-    """
-    decoding = config.decoding.model_copy(update={"batch": batch_size or config.decoding.batch})
-    return LanguageModelPredictor(module.network, vocabulary, decoding, config.evaluation_length, **options)

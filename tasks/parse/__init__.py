@@ -25,7 +25,7 @@ TASK = Task(
     vocabulary="phmrun.tasks.parse.vocabulary:TreebankVocabulary",
     data="phmrun.tasks.parse.data:build_data",
     module="phmrun.tasks.parse.module:build_module",
-    predictor="phmrun.tasks.parse.predictor:build_predictor",
+    predictor="phmrun.tasks.parse.predictor:TreeParser",
     formats=(
         Format(
             "CoNLL-U",

@@ -5,7 +5,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
@@ -14,8 +13,7 @@ from torch.nn import functional as F
 from phmrun.config import load_run_config
 from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.data import build_data
-from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import Answer, Evaluation
+from phmrun.engine.predictor import Answer, Evaluation, Predictor
 from phmrun.layers import for_inference
 from phmrun.ledger import Run
 from phmrun.metrics import Score
@@ -24,14 +22,13 @@ from phmrun.metrics.items import Items, checksum
 from phmrun.metrics.parsing import attachment_scores, sentence_counts
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser
-from phmrun.tasks.parse.config import ParsingExperiment, TreeDecodingConfig
+from phmrun.tasks.parse.config import TreeDecodingConfig
 from phmrun.tasks.parse.data import TRAIN, TreebankData
 from phmrun.tasks.parse.module import possible_arcs
 from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import chunks, evaluation_batches
 from phmrun.text.conllu import Sentence
-from phmrun.text.coverage import Coverage
 from phmrun.text.lines import rows_of_parts
 
 TreeColumns = tuple[Sequence[str], Sequence[int], Sequence[str]]
@@ -40,33 +37,30 @@ SAMPLES = 8
 CHUNK = 1024  # sentences of a stream that are sorted by length together
 
 
-class TreeParser:
+class TreeParser(Predictor[BiaffineParser, TreebankVocabulary, TreebankData]):
     """Parser of sentences with a trained network.
 
     Args:
         network: The trained network; it is copied, not changed.
         vocabulary: Its vocabulary.
-        search: Settings of tree search and scoring.
+        decoding: Settings of tree search and scoring.
         weights: Name of the run's weights, for the signature of a score.
         device: Device of the copy.
     """
 
     prompt = "one tokenized sentence a line, or CoNLL-U with a blank line after each sentence"
     exact = True
-    source = "input"
 
     def __init__(
         self,
         network: BiaffineParser,
         vocabulary: TreebankVocabulary,
-        search: TreeDecodingConfig,
+        decoding: TreeDecodingConfig,
         weights: str = "given",
         device: torch.device | str = "cpu",
     ) -> None:
-        self.network = for_inference(network).to(device)
-        self.vocabulary, self.search = vocabulary, search
-        self.weights, self.device = weights, torch.device(device)
-        self.coverage = Coverage()
+        super().__init__(for_inference(network).to(device), vocabulary, weights, device)
+        self.decoding = decoding
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the trees of a stream of sentences, in order.
@@ -79,7 +73,7 @@ class TreeParser:
             PhmrunError: (exit 3) A line of CoNLL-U is malformed.
         """
         sentences = self._sentences(line.removeprefix("\ufeff") for line in lines)
-        for chunk in chunks(sentences, self.search.batch, CHUNK):
+        for chunk in chunks(sentences, self.decoding.batch, CHUNK):
             for parsed in self.parse(chunk):
                 values = {"words": parsed.forms, "heads": parsed.heads, "labels": parsed.deprels}
                 yield Answer(parsed.text.removesuffix("\n"), {key: list(value) for key, value in values.items()})
@@ -113,7 +107,7 @@ class TreeParser:
             units=sum(map(len, gold)),
             unit="words",
             seconds=seconds,
-            signature=f"tree:{self.search.tree}|batch:{self.search.batch}",
+            signature=f"tree:{self.decoding.tree}|batch:{self.decoding.batch}",
             ending="conllu",
             losses=self.losses(gold),
         )
@@ -122,7 +116,7 @@ class TreeParser:
     def parse(self, sentences: Sequence[Sentence], label: str = "parsing") -> list[Sentence]:
         """Return the sentences, in order, with the network's trees.
 
-        Heads are searched as ``search.tree`` says; each arc gets its best label. Trees that the sentences have are
+        Heads are searched as ``decoding.tree`` says; each arc gets its best label. Trees that the sentences have are
         replaced, and enhanced dependencies removed. Sentences are batched by length, longest first, with a progress
         display named ``label``.
         """
@@ -133,7 +127,7 @@ class TreeParser:
             self.coverage.add(islice(in_table, len(sentence)))
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:
-            for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.search.batch):
+            for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.decoding.batch):
                 *inputs, _, _, _ = (torch.from_numpy(item).to(self.device) for item in encoded.padded(numbers))
                 scores, lengths = self.network(*inputs), inputs[-1]
                 heads = self._heads(scores.arcs, lengths)
@@ -153,7 +147,7 @@ class TreeParser:
         Labels that the training text lacks have no loss.
         """
         encoded, losses = self.vocabulary.encode(gold), np.zeros((len(gold), 2))
-        for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.search.batch):
+        for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.decoding.batch):
             *inputs, heads, labels, words = (torch.from_numpy(item).to(self.device) for item in encoded.padded(numbers))
             scores = self.network(*inputs)
             arcs = possible_arcs(scores.arcs, inputs[-1]).flatten(0, 1).index_select(0, words)
@@ -169,7 +163,7 @@ class TreeParser:
 
         They form the best trees, or are the best heads if "greedy". Heads beyond a sentence's end are never chosen.
         """
-        if self.search.tree == "greedy":
+        if self.decoding.tree == "greedy":
             return possible_arcs(arcs, lengths).argmax(dim=-1)
         return spanning_trees(arcs.cpu(), lengths.cpu()).to(self.device)
 
@@ -196,8 +190,8 @@ class TreeParser:
         yield from (conllu.sentence_of(line.split()) for line in lines if line.strip())
 
     def _attachment(self, gold: Sequence[Sentence], parsed: Sequence[Sentence]) -> dict[str, Score]:
-        """Return the attachment scores of parsed trees with the search's settings."""
-        return attachment_scores(gold, parsed, subtypes=self.search.subtypes, punctuation=self.search.punctuation)
+        """Return the attachment scores of parsed trees with the settings of decoding."""
+        return attachment_scores(gold, parsed, subtypes=self.decoding.subtypes, punctuation=self.decoding.punctuation)
 
     def _scores(self, gold: Sequence[Sentence], parsed: Sequence[Sentence], parts: Path | None) -> dict[str, Score]:
         """Return the scores of all sentences, and "uas" and "las" of each part.
@@ -208,7 +202,7 @@ class TreeParser:
         for part, rows in rows_of_parts(parts, len(gold)):
             of_part = self._attachment([gold[row] for row in rows], [parsed[row] for row in rows])
             scores |= {f"{name}-{part}": score for name, score in of_part.items() if name in ("uas", "las")}
-        extra = f"|tree:{self.search.tree}|tags:{self.vocabulary.column}|weights:{self.weights}"
+        extra = f"|tree:{self.decoding.tree}|tags:{self.vocabulary.column}|weights:{self.weights}"
         return {name: score.signed(extra) for name, score in scores.items()}
 
 
@@ -253,23 +247,6 @@ def neighbour_baseline(
         ]
         parses.append((heads, [label for _, label in arcs_of_tags]))
     return parses
-
-
-def build_predictor(
-    config: ParsingExperiment,
-    module: TrainingModule,
-    vocabulary: TreebankVocabulary,
-    *,
-    batch_size: int | None,
-    **options: str,
-) -> TreeParser:
-    """Build the predictor of a trained module.
-
-    ``options`` are ``weights`` and ``device``. ``batch_size`` replaces the configured number of sentences parsed at a
-    time.
-    """
-    search = config.decoding.model_copy(update={"batch": batch_size or config.decoding.batch})
-    return TreeParser(cast(BiaffineParser, module.network), vocabulary, search, **options)
 
 
 def read_items(run: Run, split: str, part: str) -> Items | None:

@@ -26,7 +26,7 @@ TASK = Task(
     vocabulary="phmrun.text.vocabularies:Vocabularies",
     data="phmrun.tasks.style.data:build_data",
     module="phmrun.families.sequence_to_sequence.module:build_sequence_to_sequence",
-    predictor="phmrun.families.sequence_to_sequence.predictor:build_translator",
+    predictor="phmrun.families.sequence_to_sequence.predictor:Translator",
     converts=True,
     formats=(aligned("thou seest the cat .\nhe sleepeth .\n", "you see the cat .\nhe sleeps .\n"),),
     # Copying the source scores above every published model, so it is a reference, and no floor.

@@ -11,7 +11,7 @@ TASK = Task(
     vocabulary="phmrun.families.sentence_classification.items:ClassificationVocabulary",
     data="phmrun.tasks.sva.data:build_data",
     module="phmrun.families.sentence_classification.module:build_module",
-    predictor="phmrun.families.sentence_classification.predictor:build_predictor",
+    predictor="phmrun.families.sentence_classification.predictor:SentenceClassifier",
     formats=(
         Format(
             "lines",

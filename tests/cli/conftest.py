@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from phmrun.text.coverage import Coverage
+
 
 class FakeExperiment(types.ModuleType):
     """Records its calls in place of ``phmrun.engine``'s experiment, dry_run, evaluation and trained_model."""
@@ -49,7 +51,7 @@ class FakeExperiment(types.ModuleType):
         def predict(lines: Iterable[str]) -> Iterator[Any]:
             yield from (types.SimpleNamespace(text=line.upper(), values={"said": line.upper()}) for line in lines)
 
-        return types.SimpleNamespace(predict=predict, prompt="whatever you like")
+        return types.SimpleNamespace(predict=predict, prompt="whatever you like", exact=False, coverage=Coverage())
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import types
 
 import pytest
 
+from phmrun.text.coverage import Coverage
+
 
 class Standard(io.TextIOWrapper):
     def __init__(self, data: bytes, terminal: bool = False) -> None:
@@ -40,8 +42,7 @@ def test_latest_names_its_run(phmrun, experiment, run_dir, type_in):
 
 def test_a_predictor_that_gives_its_input_back_sees_carriage_returns(phmrun, experiment, run_dir, type_in, monkeypatch):
     class Echo:
-        exact = True
-        prompt = source = ""
+        exact, prompt, source, coverage = True, "", "", Coverage()
 
         def predict(self, lines):
             return (types.SimpleNamespace(text=line) for line in lines)

@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import Answer, Evaluation
+from phmrun.engine.predictor import Answer, Evaluation, Predictor
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationData
@@ -21,7 +20,6 @@ from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
 from phmrun.text.batches import chunks, evaluation_batches
-from phmrun.text.coverage import Coverage
 from phmrun.text.nli_pairs import sentences_of
 
 SAMPLES = 8
@@ -45,7 +43,7 @@ class Classified(NamedTuple):
     tokens: int
 
 
-class SentenceClassifier:
+class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, ClassificationData]):
     """Classifier of sentences or sentence pairs with a trained network.
 
     Args:
@@ -58,8 +56,6 @@ class SentenceClassifier:
         device: Device of the network.
     """
 
-    source = "input"
-
     def __init__(
         self,
         network: nn.Module,
@@ -71,11 +67,14 @@ class SentenceClassifier:
         batch: int | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.network, self.device = for_inference(network).to(device), torch.device(device)
-        self.vocabulary, self.weights = vocabulary, weights
+        super().__init__(for_inference(network).to(device), vocabulary, weights, device)
         self.prompt, self.names = prompt, tuple(names)
         self.batch = batch or BATCH
-        self.coverage = Coverage()
+
+    @classmethod
+    def settings(cls, config: ClassificationExperiment, batch_size: int | None) -> dict[str, Any]:
+        """Return prompt, names of sentences and batch size; see :meth:`Predictor.settings`."""
+        return {"prompt": config.prompt, "names": config.names, "batch": batch_size}
 
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the label of each line and its probability, separated by a tab.
@@ -193,19 +192,3 @@ class SentenceClassifier:
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
             raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
         return [" ".join(text.split()) for text in sentences]
-
-
-def build_predictor(
-    config: ClassificationExperiment,
-    module: TrainingModule,
-    vocabulary: ClassificationVocabulary,
-    *,
-    batch_size: int | None,
-    **options: Any,
-) -> SentenceClassifier:
-    """Build the predictor of a trained module.
-
-    ``options`` are further arguments of :class:`SentenceClassifier`.
-    """
-    texts: dict[str, Any] = {"prompt": config.prompt, "names": config.names}
-    return SentenceClassifier(module.network, vocabulary, batch=batch_size, **texts, **options)

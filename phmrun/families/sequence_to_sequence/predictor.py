@@ -16,8 +16,7 @@ from torch.nn import functional as F
 from phmrun.decoding.beam import Hypothesis
 from phmrun.decoding.search import by_length, translate
 from phmrun.decoding.step import StepDecoder
-from phmrun.engine.module import TrainingModule
-from phmrun.engine.trained_model import Answer, Evaluation
+from phmrun.engine.predictor import Answer, Evaluation, Predictor
 from phmrun.exchange.ctranslate2 import Quantization, converted, longest_line
 from phmrun.exchange.ctranslate2_engine import CTranslate2Model
 from phmrun.families.sequence_to_sequence.config import DecodingConfig, SequenceToSequenceExperiment
@@ -32,7 +31,6 @@ from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import EncoderDecoder
 from phmrun.progress import note
 from phmrun.text.batches import chunks, evaluation_batches
-from phmrun.text.coverage import Coverage
 from phmrun.text.lines import read_parallel, rows_of_parts
 from phmrun.text.token_names import token_names
 from phmrun.text.vocabularies import Vocabularies
@@ -48,13 +46,13 @@ CHUNK = 512
 """Lines of a stream sorted by length and translated together."""
 
 
-class Translator:
+class Translator(Predictor[EncoderDecoder | None, Vocabularies, ParallelData]):
     """Translator of text with a trained encoder–decoder.
 
     Args:
         network: Trained network; it is copied, not changed. None with a ``decoder``: lines that are too long for
             CTranslate2 are left empty.
-        vocabularies: Vocabularies of both sides.
+        vocabulary: Vocabularies of both sides.
         decoding: Settings of search and scores; ``application`` "auto" is resolved for batch × beam hypotheses, and the
             penalty of CTranslate2 is "power".
         weights: Name of the run's weights, for the signature of scores.
@@ -69,7 +67,7 @@ class Translator:
     def __init__(
         self,
         network: EncoderDecoder | None,
-        vocabularies: Vocabularies,
+        vocabulary: Vocabularies,
         decoding: DecodingConfig,
         weights: str = "given",
         device: torch.device | str = "cpu",
@@ -77,12 +75,11 @@ class Translator:
         tokenizer: str = "13a",
         decoder: CTranslate2Model | None = None,
     ) -> None:
-        self.network, self.vocabularies, self.weights, self.device = network, vocabularies, weights, device
+        super().__init__(network, vocabulary, weights, device)
         penalty = "power" if decoding.engine == "ctranslate2" else decoding.penalty
         forms = applications(decoding)
         self.search = decoding.model_copy(update={"application": forms[0], "penalty": penalty})
         self.encoder_application = forms[1]
-        self.coverage = Coverage()
         self.tokenizer = tokenizer
         self.measures: dict[str, Measure] = {"bleu": partial(bleu, tokenizer=tokenizer)}
         if decoding.sentence_bleu:
@@ -96,7 +93,12 @@ class Translator:
             self.decoder = IncrementalTransformer(network, PAD, *forms).to(device)
             self.decoder.in_bfloat16 = decoding.quantization == "bfloat16"
         else:
-            self.decoder = converted_model(network, vocabularies, exports, decoding.quantization, device)
+            self.decoder = converted_model(network, vocabulary, exports, decoding.quantization, device)
+
+    @classmethod
+    def settings(cls, config: SequenceToSequenceExperiment, batch_size: int | None) -> dict[str, Any]:
+        """Return the decoding section and BLEU's tokenizer; see :meth:`Predictor.settings`."""
+        return {**super().settings(config, batch_size), "tokenizer": config.tokenizer}
 
     @property
     def signature(self) -> str:
@@ -127,7 +129,7 @@ class Translator:
             first: Number of the first line, for the warning.
         """
         # A line of white space alone is blank, as in training.
-        encoded = self.vocabularies.source.encode_all([line if line.strip() else "" for line in lines])
+        encoded = self.vocabulary.source.encode_all([line if line.strip() else "" for line in lines])
         for tokens in encoded:
             self.coverage.add(token != UNK for token in tokens)
         sources = [[*tokens, EOS] if tokens else [] for tokens in encoded]
@@ -163,7 +165,7 @@ class Translator:
         if self.network is None:
             return results
         search = self.search.model_copy(update={"engine": "torch", "quantization": "none"})
-        exact = Translator(self.network, self.vocabularies, search, device=self.device)
+        exact = Translator(self.network, self.vocabulary, search, device=self.device)
         for row, best in zip(long, exact.hypotheses([lines[row] for row in long]), strict=True):
             results[row] = best
         return results
@@ -178,7 +180,7 @@ class Translator:
         first = 1
         for chunk in chunks(lines, self.search.batch, CHUNK):
             for hypotheses in self.hypotheses(chunk, kernels=self.search.kernels, first=first):
-                texts = [self.vocabularies.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
+                texts = [self.vocabulary.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
                 yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
             first += len(chunk)
 
@@ -187,7 +189,7 @@ class Translator:
 
         A blank line gives "".
         """
-        return [self.vocabularies.target.decode(best[0].tokens) for best in self.hypotheses(lines)]
+        return [self.vocabulary.target.decode(best[0].tokens) for best in self.hypotheses(lines)]
 
     def evaluate(self, data: ParallelData, split: str) -> Evaluation:
         """Translate a split and score it.
@@ -204,7 +206,7 @@ class Translator:
         began = time.perf_counter()
         hypotheses = self.hypotheses(sources)
         seconds = time.perf_counter() - began
-        outputs = [self.vocabularies.target.decode(best[0].tokens) for best in hypotheses]
+        outputs = [self.vocabulary.target.decode(best[0].tokens) for best in hypotheses]
         measures = self.fitting(references)
         scores = self._scores(outputs, references, data.parts.get(split), measures)
         beside = {name: baseline(sources) for name, baseline in data.baselines.items()}
@@ -228,8 +230,8 @@ class Translator:
     def losses(self, sources: Sequence[str], references: Sequence[str]) -> Counts:
         """Return nats and target tokens with the end token of each reference, given its source: ``[sentences, 2]``."""
         network = for_inference(cast(EncoderDecoder, self.network)).to(self.device)
-        read = [np.array(self.vocabularies.source.encode(line), dtype=np.int64) for line in sources]
-        written = [np.array(self.vocabularies.target.encode(line), dtype=np.int64) for line in references]
+        read = [np.array(self.vocabulary.source.encode(line), dtype=np.int64) for line in sources]
+        written = [np.array(self.vocabulary.target.encode(line), dtype=np.int64) for line in references]
         losses: Counts = np.zeros((len(sources), 2))
         for numbers in evaluation_batches([len(row) for row in written], unit="sentences", size=SCORED):
             batch = parallel_batch([read[row] for row in numbers], [written[row] for row in numbers])
@@ -326,20 +328,3 @@ def converted_model(
         arithmetic="float32" if quantization == "none" else quantization,
         device=device,
     )
-
-
-def build_translator(
-    config: SequenceToSequenceExperiment,
-    module: TrainingModule,
-    vocabulary: Vocabularies,
-    *,
-    batch_size: int | None,
-    **options: Any,
-) -> Translator:
-    """Build the predictor of a sequence-to-sequence task.
-
-    ``batch_size`` overrides the config unless it is None. ``options`` are weights, device and exports.
-    """
-    decoding = config.decoding.model_copy(update={"batch": batch_size or config.decoding.batch})
-    network = cast(EncoderDecoder, module.network)
-    return Translator(network, vocabulary, decoding, tokenizer=config.tokenizer, **options)
