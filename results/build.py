@@ -150,20 +150,20 @@ class Sweep:
 
     def readme(self, question: Mapping[str, Any]) -> Iterator[str]:
         """Yield the parts of the sweep's page."""
-        laid = lay_out(self.table, self.compared, costs=("multiplications", "training-time"))
+        (scores, *verdicts), notes = lay_out(self.table, self.compared, costs=("multiplications", "training-time"))
         yield f"# {markdown(self.title)}"
         yield f"Question: {markdown(question['question'])}"
         yield markdown(question.get("about", ""))
         yield f"Missing: {markdown(question['missing'])}" if question.get("missing") else ""
-        yield markdown_table(laid.columns, laid.rows)
+        yield markdown_table(*scores)
         if self.effects():
             base = self.plain_name(self.dense or 0).partition(",")[0]
             what = f"Differences from {base} with their simultaneous 95 % intervals over seeds"
             yield link(what, Path("effects.svg"), "!")
-        yield markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
+        yield from (markdown_table(*table) for table in verdicts)
         for row, reason in self.withdrawn.items():
             yield markdown(f"{self.table.names[row]}: verdict withdrawn: {reason}")
-        yield from map(markdown, laid.notes)
+        yield from map(markdown, notes)
         if self.pairs:
             yield "Rows beside one another, each with every other:"
             yield markdown_table(*verdict_table(self.table, self.pairs))

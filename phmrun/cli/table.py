@@ -16,7 +16,8 @@ from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
-    from phmrun.results.layout import Laid
+    from phmrun.results.layout import Grid
+    from phmrun.results.table import ResultTable
     from phmrun.sweeps.results import View
 
 
@@ -98,8 +99,8 @@ def table(
     if every_pair and not significance:
         raise PhmrunError("all pairs cannot be compared with --no-significance", where="--all-pairs")
 
-    def laid(part: "View") -> "Laid":
-        """Return the laid-out table of a view."""
+    def laid(part: "View") -> "tuple[list[Grid], list[str]]":
+        """Return the tables of a view, and their notes."""
         compared = part.differences(margin) if significance and not every_pair else {}
         pairs = all_pairs(part.table, margin) if every_pair else []
         return lay_out(part.table, compared, paper=paper, costs=shown, pairs=pairs)
@@ -108,7 +109,7 @@ def table(
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
             if number:
                 print()
-            _print(laid(part), part.table.keys, explain)
+            _print(part.table, *laid(part), explain)
     elif as_json or style in ("json", "csv"):
         pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
         cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {}, shown)
@@ -122,7 +123,7 @@ def table(
             print(render.csv_cells(pairs if every_pair else cells), end="", flush=True)
     else:
         write = render.markdown_page if style == "md" else render.latex_page
-        print(write(laid(selection)), end="", flush=True)
+        print(write(table.title, *laid(selection)), end="", flush=True)
     selection.require_runs(runs_dir)
 
 
@@ -140,29 +141,29 @@ def _list_papers(as_json: bool) -> None:
     console.print_table(("file", "title", "reduced"), rows, drop=("reduced",))
 
 
-def _print(laid: "Laid", keys: Sequence[str], explain: bool) -> None:
-    """Print title, table, verdicts and notes on standard output.
+def _print(table: "ResultTable", tables: "Sequence[Grid]", notes: Sequence[str], explain: bool) -> None:
+    """Print title, scores, verdicts and notes on standard output.
 
     Title and verdicts are left out if there are none. A narrow terminal keeps scores, verdicts and parameters: counts
-    and p-values go first, and the columns of ``keys``, those of the rows, are folded. A key is shortened
-    to its last part on a terminal if that is unambiguous. Without ``explain``, a terminal shows five lines of notes.
+    and p-values go first, and the columns of the rows' keys are folded. A key is shortened to its last part on a
+    terminal if that is unambiguous. Without ``explain``, a terminal shows five lines of notes.
     """
     screen = console.stdout()
-    if laid.title:
-        console.print_line(laid.title, style="italic")
+    if table.title:
+        console.print_line(table.title, style="italic")
+    (columns, rows), *verdicts = tables
+    keys = table.keys
     last = [key.rpartition(".")[2] for key in keys]
     shown = [end if screen.is_terminal and last.count(end) == 1 else key for key, end in zip(keys, last, strict=True)]
-    console.print_table([*shown, *laid.columns[len(keys) :]], laid.rows, drop=("seeds",), labels=shown)
-    if laid.verdict_rows:
+    console.print_table([*shown, *columns[len(keys) :]], rows, drop=("seeds",), labels=shown)
+    for headings, lines in verdicts:
         print()
-        drop = ("detectable", "seeds", "p")
-        console.print_table(
-            laid.verdict_columns, laid.verdict_rows, drop=drop, labels=("row", "beside", "score", "verdict")
-        )
+        labels = ("row", "beside", "score", "verdict")
+        console.print_table(headings, lines, drop=("detectable", "seeds", "p"), labels=labels)
     room = NOTES if screen.is_terminal and not explain else math.inf
-    for number, note in enumerate(laid.notes):
+    for number, note in enumerate(notes):
         room -= len(wrap(note, screen.width))
         if room < 0:
-            console.print_note(f"{counted(len(laid.notes) - number, 'more note')}: --explain")
+            console.print_note(f"{counted(len(notes) - number, 'more note')}: --explain")
             return
         console.print_note(note)

@@ -7,7 +7,6 @@ import base64
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -171,12 +170,14 @@ def write_report(
     if slots and (time_left := Estimate([*trials, *statuses]).total(left, slots)) is not None:
         totals += f" About {duration(time_left)} left."
     paper = any(heading.printed is not None for heading in table.headings)
+    tables, notes = lay_out(table, differences, paper=paper)
     content = {
         "title": subject.title,
         "refresh": refresh,
         "outcome": outcome(table, differences, statuses),
         "opening": f"{totals} Written {environment.now()}.",
-        "laid": lay_out(table, differences, paper=paper),
+        "tables": tables,
+        "notes": notes,
         "pictures": pictures,
         "runs": _runs(statuses),
         "faults": dict.fromkeys(str(status.cell.fault) for status in statuses if status.cell.fault),
@@ -201,7 +202,7 @@ def _markdown_page(content: Mapping[str, Any]) -> str:
     """Return outcome, results, pictures, runs and the command of a report as Markdown."""
     opening = [content["outcome"], content["opening"], *(f"Not run: {fault}" for fault in content["faults"])]
     parts = [f"# {markdown(shared(content['title']))}", *(markdown(shared(text)) for text in opening)]
-    parts.append(markdown_page(replace(content["laid"], title="")).strip())
+    parts.append(markdown_page("", content["tables"], content["notes"]).strip())
     parts += [f"![{markdown(picture.caption)}]({quote(picture.path.name)})" for picture in content["pictures"]]
     parts += ["## Runs", markdown_table(*content["runs"]).strip(), "## Reproduce", fenced(shared(content["command"]))]
     return "\n\n".join(parts) + "\n"

@@ -5,7 +5,6 @@ Imports no torch.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from phmrun.config.experiment import provenance_values
@@ -30,18 +29,8 @@ MARKS = {
 }
 HEADINGS = ("Δ", "95 % interval", "p", "detectable", "seeds", "verdict")
 COLLAPSED = "outlying: row, dense; p"
-
-
-@dataclass(frozen=True)
-class Laid:
-    """Table of texts with notes."""
-
-    title: str  # its title
-    columns: list[str]  # headings
-    rows: list[list[Any]]  # cells; counts are numbers
-    notes: list[str]  # notes below the table
-    verdict_columns: list[str] = field(default_factory=list)  # headings of the verdicts' table
-    verdict_rows: list[list[str]] = field(default_factory=list)  # one row per comparison
+Grid = tuple[list[str], list[list[Any]]]
+"""Headings and rows of a printed table; cells are texts, counts are numbers."""
 
 
 def lay_out(
@@ -51,12 +40,12 @@ def lay_out(
     paper: bool = False,
     costs: Sequence[str] = (),
     pairs: Sequence[RowComparison] = (),
-) -> Laid:
-    """Return the table for readers.
+) -> tuple[list[Grid], list[str]]:
+    """Return the tables for readers, and the notes below them.
 
-    It has texts of all cells, notes, and the verdicts' table. Costs of a row whose networks differ are joined by " / ".
-    Baselines are the last rows. Marks: ‡ reduced settings, † unfinished runs, "(edge)" tuned values at an edge, and
-    those of verdicts.
+    The first table has the scores; the second, if there are comparisons, their verdicts. Costs of a row whose networks
+    differ are joined by " / ". Baselines are the last rows. Marks: ‡ reduced settings, † unfinished runs, "(edge)"
+    tuned values at an edge, and those of verdicts.
 
     Args:
         table: The results.
@@ -90,7 +79,8 @@ def lay_out(
     if pairs:
         json = "--json has each pair's interval over test items, and the seeds that are likely to decide it"
         notes = [*verdict_notes(table, pairs), json, *notes]
-    return Laid(table.title, [*columns, "seeds"], rows, notes, *verdict_table(table, comparisons))
+    scores: Grid = [*columns, "seeds"], rows
+    return [scores, *([verdict_table(table, comparisons)] if comparisons else [])], notes
 
 
 def _labels(table: ResultTable, row: int) -> list[str]:
@@ -127,14 +117,12 @@ def _delta(figure: Figure) -> str:
     return f"{figure.delta:+.2f}" if figure.comparable else f"({figure.delta:+.2f})"
 
 
-def verdict_table(table: ResultTable, comparisons: Sequence[RowComparison]) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of a table of verdicts; both are empty without comparisons.
+def verdict_table(table: ResultTable, comparisons: Sequence[RowComparison]) -> Grid:
+    """Return the table of the verdicts of at least one comparison.
 
     A row has its name, that of the row beside it for pairs, the column's name if there are several columns, and the
     verdict's cells. Rows beside dense also have the shares of collapsed seeds if any comparison has some.
     """
-    if not comparisons:
-        return [], []
     is_pair, several = comparisons[0].beside is not None, len(table.headings) > 1
     collapsed = not is_pair and any(any(comparison.judgement.collapsed) for comparison in comparisons)
     columns = ["row", *(["beside"] if is_pair else []), *(["score"] if several else []), *HEADINGS]

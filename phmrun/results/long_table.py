@@ -158,7 +158,8 @@ class Results:
 
     def _repr_html_(self) -> str:
         """Return the table of :meth:`pivot` as HTML for a notebook, without comparisons."""
-        return render.html_page(lay_out(self.pivot(), {}, paper=self.paper is not None))
+        table = self.pivot()
+        return render.html_page(table.title, *lay_out(table, {}, paper=self.paper is not None))
 
     def to_pandas(self) -> "DataFrame":
         """Return the rows (run × score) as a pandas data frame."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from phmrun.escaping import latex, markdown, printable, spreadsheet
 from phmrun.ledger.wording import head, is_number, shared
-from phmrun.results.layout import Laid
+from phmrun.results.layout import Grid
 
 _MINUS = re.compile(r"(?<![\w$.)-])-(?=\d)")
 """Minus sign of a number in text."""
@@ -74,44 +74,40 @@ def csv_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-def markdown_page(laid: Laid) -> str:
+def markdown_page(title: str, tables: Iterable[Grid], notes: Iterable[str]) -> str:
     """Return title, tables and notes in Markdown."""
-    title = f"**{markdown(laid.title)}**\n\n" if laid.title else ""
-    notes = "".join(f"\n{markdown(note)}\n" for note in laid.notes)
-    verdicts = "\n" + markdown_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
-    return f"{title}{markdown_table(laid.columns, laid.rows)}{verdicts}{notes}"
+    heading = f"**{markdown(title)}**\n\n" if title else ""
+    below = "".join(f"\n{markdown(note)}\n" for note in notes)
+    return heading + "\n".join(markdown_table(*table) for table in tables) + below
 
 
-def latex_page(laid: Laid) -> str:
+def latex_page(title: str, tables: Sequence[Grid], notes: Iterable[str]) -> str:
     """Return tables and notes in LaTeX, with captions and labels.
 
     Each table is a float of its own: scores, then verdicts if there are any. Notes stand below the last. Heads are as
     in papers. Without a title, the caption is "Scores". Labels are ``tab:`` and up to 40 characters of the caption:
     words in lower case with hyphens. That of verdicts ends with ``-verdicts``.
     """
-    title = laid.title or "Scores"
+    title = title or "Scores"
     name = "-".join(re.findall(r"[a-z0-9]+", title.lower()))[:40] or "scores"
     # Signatures have no spaces at which LaTeX could break the line.
-    breakable = (_MINUS.sub("$-$", latex(note)).replace("$|$", "$|$\\allowbreak{}") for note in laid.notes)
-    notes = "".join(f"\\par{{\\footnotesize {note}}}\n" for note in breakable)
-    tables = [(title, f"tab:{name}", laid.columns, laid.rows)]
-    if laid.verdict_rows:
-        tables.append((f"{title}: verdicts", f"tab:{name}-verdicts", laid.verdict_columns, laid.verdict_rows))
+    breakable = (_MINUS.sub("$-$", latex(note)).replace("$|$", "$|$\\allowbreak{}") for note in notes)
+    last = "".join(f"\\par{{\\footnotesize {note}}}\n" for note in breakable)
     pages = []
-    for place, (caption, label, columns, rows) in enumerate(tables, start=1):
-        table = latex_table([*map(head, columns)], rows)
-        below = notes if place == len(tables) else ""
-        begin = f"\\begin{{table}}\n\\centering\n\\caption{{{latex(caption)}}}\n\\label{{{label}}}\n"
-        pages.append(f"{begin}{table}{below}\\end{{table}}\n")
+    captions = ((title, name), (f"{title}: verdicts", f"{name}-verdicts"))
+    for (caption, label), table in zip(captions, tables, strict=False):
+        columns, rows = table
+        below = last if table is tables[-1] else ""
+        begin = f"\\begin{{table}}\n\\centering\n\\caption{{{latex(caption)}}}\n\\label{{tab:{label}}}\n"
+        pages.append(f"{begin}{latex_table([*map(head, columns)], rows)}{below}\\end{{table}}\n")
     return "% packages: booktabs\n" + "\n".join(pages)
 
 
-def html_page(laid: Laid) -> str:
+def html_page(title: str, tables: Iterable[Grid], notes: Iterable[str]) -> str:
     """Return title, tables and notes in HTML."""
-    title = f"<p><em>{escaped(laid.title)}</em></p>\n" if laid.title else ""
-    notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in laid.notes)
-    verdicts = "\n" + html_table(laid.verdict_columns, laid.verdict_rows) if laid.verdict_rows else ""
-    return f"{title}{html_table(laid.columns, laid.rows)}{verdicts}{notes}"
+    heading = f"<p><em>{escaped(title)}</em></p>\n" if title else ""
+    below = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in notes)
+    return heading + "\n".join(html_table(*table) for table in tables) + below
 
 
 def csv_cells(cells: Sequence[Mapping[str, Any]]) -> str:

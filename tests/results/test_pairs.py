@@ -89,9 +89,9 @@ def test_only_rows_of_the_same_data_and_length_are_paired(table):
 def test_pairs_stand_in_place_of_verdicts_beside_dense(table):
     created = table(ROWS)
     pairs = all_pairs(created, margin=2.0)
-    page = lay_out(created, {}, pairs=pairs)
-    assert page.verdict_columns == ["row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict"]
-    by_pair = {tuple(line[:2]): line for line in page.verdict_rows}
+    (_, (columns, rows)), _ = lay_out(created, {}, pairs=pairs)
+    assert columns == ["row", "beside", "Δ", "95 % interval", "p", "detectable", "seeds", "verdict"]
+    by_pair = {tuple(line[:2]): line for line in rows}
     assert by_pair["monarch", "dense"][2] == "-10.00"
     assert by_pair["monarch", "dense"][-1] == "different, worse"
     assert by_pair["blast", "monarch"][-1] == "different, better"

@@ -58,7 +58,8 @@ def paper():
 
 
 def laid(table, paper=False):
-    return lay_out(table, {}, paper=paper)
+    ((columns, lines),), notes = lay_out(table, {}, paper=paper)
+    return columns, lines, notes
 
 
 def rows(table):
@@ -78,15 +79,15 @@ def grid(entry):
 def test_seeds_are_put_together(entry):
     entries = grid(entry)
     table = tabulate(entries, ["layer"], score_headings(entries, [], []))
-    actual = laid(table)
-    assert actual.columns == ["layer", "parameters", "test/bleu", "seeds"]
-    assert actual.rows == [
+    columns, lines, notes = laid(table)
+    assert columns == ["layer", "parameters", "test/bleu", "seeds"]
+    assert lines == [
         ["dense", 200, "31.00 ± 1.41", "2"],
         ["phm n=4", 100, "29.50", "1 of 2"],
         ["phm n=3", None, "–", "0 of 1"],
     ]
-    assert actual.notes[0].startswith("±: the deviation over seeds")
-    assert actual.notes[1:] == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
+    assert notes[0].startswith("±: the deviation over seeds")
+    assert notes[1:] == ["test/bleu: tok:13a|weights:best", f"test/bleu: {SIGNATURE.removesuffix('@250')}"]
 
 
 def test_the_papers_numbers_beside_ours(entry, paper):
@@ -95,15 +96,15 @@ def test_the_papers_numbers_beside_ours(entry, paper):
         entry({"row": "PHM", "seed": "1"}, PHM, {"test/bleu": 20.0}),
     ]
     table = paper()
-    actual = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
-    assert actual.columns == ["row", "parameters", "BLEU", "paper", "Δ", "seeds"]
-    assert actual.rows == [
+    columns, lines, notes = laid(tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
+    assert columns == ["row", "parameters", "BLEU", "paper", "Δ", "seeds"]
+    assert lines == [
         ["Transformer", 100, "22.25", "21.0", "+1.25", "1"],
         ["PHM", 100, "20.00", "20.5", "-0.50", "1"],
     ]
-    assert f"BLEU: paper: {table.columns['BLEU'].signature}" in actual.notes
-    half = laid(tabulate(entries[:1], ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
-    assert half.rows[1] == ["PHM", None, "–", "20.5", "–", "–"]
+    assert f"BLEU: paper: {table.columns['BLEU'].signature}" in notes
+    _, half, _ = laid(tabulate(entries[:1], ["row"], paper_headings(table, {}), rows=rows(table)), paper=True)
+    assert half[1] == ["PHM", None, "–", "20.5", "–", "–"]
 
 
 @pytest.mark.parametrize(
@@ -119,12 +120,12 @@ def test_what_was_not_measured_alike_is_bracketed(entry, paper, change, reduced,
     table = paper(**change)
     entries = [entry({"row": "PHM"}, {**PHM, "data": {"name": data}}, {"test/bleu": 20.0})]
     created = tabulate(entries, ["row"], paper_headings(table, {}), rows=rows(table), reduced=reduced)
-    actual = laid(created, paper=True)
-    assert actual.rows[1][4] == "(-0.50)"
-    assert any(note.startswith("(Δ)") for note in actual.notes)
+    _, lines, notes = laid(created, paper=True)
+    assert lines[1][4] == "(-0.50)"
+    assert any(note.startswith("(Δ)") for note in notes)
     marked = bool(reduced) or data == "builtin"
-    assert (actual.rows[1][2] == "20.00‡") == marked
-    assert any(note.startswith("‡ reduced settings") for note in actual.notes) == marked
+    assert (lines[1][2] == "20.00‡") == marked
+    assert any(note.startswith("‡ reduced settings") for note in notes) == marked
 
 
 @pytest.mark.parametrize(
@@ -148,14 +149,14 @@ def test_a_seed_past_the_unigram_is_a_collapsed_one_with_its_exact_test(entry):
     ]
     table = tabulate(entries, ["layer"], [Heading("perplexity", "test/perplexity")])
     compared = differences(table)
-    page = lay_out(table, compared)
-    verdict = dict(zip(page.verdict_columns, page.verdict_rows[0], strict=True))
+    ((_, lines), (columns, verdicts)), _ = lay_out(table, compared)
+    verdict = dict(zip(columns, verdicts[0], strict=True))
     assert verdict["outlying: row, dense; p"] == "2 of 4, 0 of 4; 0.43"  # Fisher: 2 · C(4, 2) / C(8, 2)
     assert verdict["verdict"] == "undecided"
     scores = [*table.headings, Heading("unigram", "test/perplexity-of-unigram")]
     for shown in (table, tabulate(entries, ["layer"], scores)):  # a run is one seed, however many scores it has
-        assert "phm n=4: 2 of 4 seeds diverged" in lay_out(shown, {}).notes
-    assert page.rows[1][2].startswith("517.00")  # they still count in the mean
+        assert "phm n=4: 2 of 4 seeds diverged" in laid(shown)[2]
+    assert lines[1][2].startswith("517.00")  # they still count in the mean
     (cell,) = [cell for cell in plain_rows(table, compared) if cell["layer"] != "dense"]
     assert (cell["collapsed"], cell["compared_seeds"]) == ([2, 0], [4, 4])
 
@@ -208,9 +209,9 @@ def test_trained_parameters_stand_beside_the_others_if_a_run_has_frozen_ones(ent
     dense, adapted = (entry({"layer": name}, at, {"test/bleu": 30.0}) for name, at in (("dense", DENSE), ("phm", PHM)))
     for its, trained in ((dense, 100), (adapted, 7)):
         its.run.write_parameters({"total": 100, "trained_total": trained})
-    laid = [lay_out(tabulate(its, ["layer"], score_headings(its, [], [])), {}) for its in ([dense], [dense, adapted])]
-    assert [table.columns[2] for table in laid] == ["test/bleu", "trained"]
-    assert [row[2] for row in laid[1].rows] == ["100", "7"]
+    tables = [tabulate(its, ["layer"], score_headings(its, [], [])) for its in ([dense], [dense, adapted])]
+    (alone, _, _), (both, lines, _) = map(laid, tables)
+    assert (alone[2], both[2], [row[2] for row in lines]) == ("test/bleu", "trained", ["100", "7"])
 
 
 def test_a_network_with_a_structure_in_a_single_map_is_no_baseline():

@@ -34,8 +34,8 @@ def filled(planned, tmp_path):
 
 
 def rows(table, **options):
-    laid = lay_out(table, {}, paper=options.get("paper", False))
-    return [laid.columns, *laid.rows]
+    ((columns, lines),), _ = lay_out(table, {}, paper=options.get("paper", False))
+    return [columns, *lines]
 
 
 GRID = {"task": "toy", "grid": {"layer": ["dense", "phm"], "data": [{"name": "a"}, {"name": "b"}]}, "seeds": 2}
@@ -95,8 +95,8 @@ def test_diverged_seeds_count_after_a_restore_as_before(planned, tmp_path):
 
     def verdicts(runs_dir):
         table = results_of(created, survey(created, runs_dir)).pivot()
-        laid = lay_out(table, differences(table, 0))
-        assert [row[0] for row in laid.verdict_rows] == ["phm", "rank"]
+        (_, (_, rows)), _ = lay_out(table, differences(table, 0))
+        assert [row[0] for row in rows] == ["phm", "rank"]
         return [(str(c.verdict), c.judgement.collapsed) for c in differences(table, 0).values()]
 
     assert verdicts(tmp_path / "runs") == [("undecided", (2, 0)), ("untrained", (6, 0))]
