@@ -23,7 +23,7 @@ from phmrun.metrics.accuracy import wilson
 from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note
 from phmrun.tasks.style.config import StyleExperiment
-from phmrun.text.lines import read_parallel
+from phmrun.text.lines import malformed, read_parallel
 from phmrun.text.store import build_once
 from phmrun.text.vocabulary import spaced
 
@@ -39,11 +39,15 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
     without copies.
 
     Raises:
-        PhmrunError: (exit 3) A file or dataset is not on this machine.
+        PhmrunError: (exit 3) A file or dataset is not on this machine, or all training pairs have equal sides.
     """
     data = build_parallel_data(config, cache, partial(builtin_pairs, "style", STYLES))
     if "train" in data.files:
-        data.measures = dict(measures(partial(read_parallel, *data.files["train"])))
+        train = partial(read_parallel, *data.files["train"])
+        if all(source == target for source, target in train()):
+            hint = "Name files of two styles: `phmrun schema style --files` prints samples."
+            raise malformed("each training sentence equals its target", str(data.files["train"][1]), hint)
+        data.measures = dict(measures(train))
     if config.data.copies and "train" in data.files:
         data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)
     return data

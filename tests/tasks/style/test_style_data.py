@@ -59,6 +59,9 @@ def test_target_sentences_as_their_own_sources(tmp_path):
     again.files["train"][0].write_text("you and I\n" * 6)  # a damaged cache must not train another model
     mended = build_data(config_of(prefix=f"{tmp_path}/", vocabulary=words, copies=2), tmp_path)
     assert mended.files["train"][0].read_text().splitlines() == source
+    (tmp_path / "train.modern").write_text("thou and I\nthou .\n")
+    with pytest.raises(PhmrunError, match="each training sentence equals its target"):
+        build_data(config_of(prefix=f"{tmp_path}/"), tmp_path)
 
 
 @pytest.mark.long
