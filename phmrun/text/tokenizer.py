@@ -95,6 +95,10 @@ class TokenizerVocabulary(Vocabulary):
         text: str = self.tokenizer.decode(kept, skip_special_tokens=False)
         return text
 
+    def keeps(self, text: str) -> bool:
+        """Return True if the tokens of a text give it back; spaces around it do not count."""
+        return self.decode(self.encode(text)).strip(" ") == text.strip(" ")
+
     def mark_ends(self) -> None:
         """Have the tokenizer put a beginning before a sentence or pair, and an end behind each sentence."""
         begin, end = (self.tokens[self.roles[role]] for role in ("bos", "eos"))

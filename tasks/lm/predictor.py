@@ -117,7 +117,7 @@ class LanguageModelPredictor(
         Scores: "bits_per_byte" and "perplexity", both "-of-unigram", and both "-of-5-gram" if the training text is
         available with the same vocabulary; "perplexity-known" if there are known and unknown words. All except the last
         include the unknown words, as one word. The predictions are the surprisals of a line's words in bits, one line
-        each. The seconds are those of the network alone.
+        each. The seconds are those of the network alone. A warning tells if the tokenizer drops a part of the text.
         """
         if isinstance(data, MinimalPairs):
             return self._judged(data)
@@ -130,9 +130,15 @@ class LanguageModelPredictor(
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began
         by_line = np.split(nats * NAT, np.cumsum([len(line) for line in coded])[:-1]) if coded else []
-        first = itertools.islice(text_lines(data.files[split], "reading"), SAMPLES)
+        first = list(itertools.islice(text_lines(data.files[split], "reading"), SAMPLES))
+        scores = self._scores(tokens, nats, tally, data)
+        words = self.vocabulary
+        lost = [line for line in first if isinstance(words, TokenizerVocabulary) and not words.keeps(f"{line}\n")]
+        if lost:
+            text = f"the tokenizer drops a part of {lost[0]!r:.60} and its line end: bits per byte is too low"
+            scores["bits_per_byte"] = replace(scores["bits_per_byte"], warnings=(text,))
         return Evaluation(
-            self._scores(tokens, nats, tally, data),
+            scores,
             predictions="".join(" ".join(f"{bits:.3f}" for bits in line) + "\n" for line in by_line),
             columns=("text", "bits per word"),
             samples=[(line, f"{bits.mean():.3f}") for line, bits in zip(first, by_line, strict=False)],

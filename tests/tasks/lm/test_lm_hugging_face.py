@@ -8,6 +8,7 @@ import signal
 
 import peft
 import pytest
+import tokenizers
 import torch
 import transformers
 from tiny_experiments import configured, run_experiment, run_of
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 from phmrun.engine.adaptation import check_adaptation
 from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.counting import count_network
+from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
 from phmrun.engine.muon import muon_groups
 from phmrun.engine.trained_model import open_run
@@ -103,6 +105,10 @@ def test_a_folder_is_scored_as_it_is_without_a_step(folder, tmp_path):
     assert (scored.state, scored.status.step) == ("done", 0)
     assert scored.score("test/bits_per_byte") == run.score("test/bits_per_byte")
     assert "8 tokens are read at a time" in scored.metrics()["test/perplexity"]["warnings"][0]
+    predictor, data = open_run(scored).predictor(), build_data(config)
+    assert not predictor.evaluate(data, "test").scores["bits_per_byte"].warnings
+    predictor.vocabulary.tokenizer.normalizer = tokenizers.normalizers.Strip()
+    assert "bits per byte is too low" in predictor.evaluate(data, "test").scores["bits_per_byte"].warnings[0]
 
 
 @pytest.mark.parametrize("options", [{"of": "low-rank", "options": "rank=2"}, {"of": "phm", "options": "n=2"}])
