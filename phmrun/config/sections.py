@@ -1,7 +1,7 @@
 """Sections that all tasks share: data, structures, network, hardware, logging."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -139,6 +139,11 @@ class DataConfig(Section):
     fixed: items by a checksum of their text, trees at random, running text from its end.
     """
 
+    @classmethod
+    def names_files(cls, values: Mapping[str, Any]) -> bool:
+        """Return True if the values of the section name a file of the user's."""
+        return any(values.get(key) for key in cls.files)
+
     @model_validator(mode="before")
     @classmethod
     def _files_imply_their_name(cls, value: Any) -> Any:
@@ -146,7 +151,7 @@ class DataConfig(Section):
 
         Anything else is returned unchanged.
         """
-        if isinstance(value, dict) and "name" not in value and any(value.get(key) for key in cls.files):
+        if isinstance(value, dict) and "name" not in value and cls.names_files(value):
             return {**value, "name": "files"}
         return value
 

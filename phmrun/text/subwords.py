@@ -137,12 +137,8 @@ def _explained(error: RuntimeError, size: int) -> PhmrunError:
     """
     message = str(error)
     if needed := _TOO_MANY_CHARACTERS.search(message):
-        return PhmrunError(
-            f"the text has too many different characters for a vocabulary of {size} entries",
-            where="vocabulary size",
-            valid=[f"at least {needed[1]}"],
-            code=ExitCode.DATA,
-        )
+        what = f"the text has too many different characters for a vocabulary of {size} entries"
+        return PhmrunError(what, where="vocabulary size", valid=[f"at least {needed[1]}"], code=ExitCode.DATA)
     if "sentences_.empty()" in message:
         return PhmrunError("there is no text to learn a vocabulary from", code=ExitCode.DATA)
     return PhmrunError(f"SentencePiece could not learn a vocabulary: {message}", code=ExitCode.DATA)

@@ -63,11 +63,6 @@ class TokenizerVocabulary(Vocabulary):
         self.end = [*ends, *newline, 0][0]
 
     @property
-    def sizes(self) -> tuple[int]:
-        """Rows of the embedding, as a tuple of length 1."""
-        return (len(self),)
-
-    @property
     def unit(self) -> str:
         """Signature of the predicted units: size and checksum of the tokenizer."""
         return f"unit:token|vocabulary:{len(self)}|tokenizer:{self.sha256[:8]}|end:counted"

@@ -32,11 +32,9 @@ class Vocabularies:
 
     def save(self, directory: Path) -> None:
         """Write both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
-        if self.joint:
-            self.source.save(directory / "shared")
-        else:
-            self.source.save(directory / "source")
-            self.target.save(directory / "target")
+        sides = {"shared": self.source} if self.joint else {"source": self.source, "target": self.target}
+        for name, vocabulary in sides.items():
+            vocabulary.save(directory / name)
 
     @classmethod
     def load(cls, directory: Path) -> "Vocabularies":

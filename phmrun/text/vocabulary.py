@@ -81,6 +81,11 @@ class Vocabulary(ABC):
         return self._size
 
     @property
+    def sizes(self) -> tuple[int]:
+        """Rows of the embedding, unused ones included, as a tuple of length 1."""
+        return (len(self),)
+
+    @property
     def sha256(self) -> str:
         """SHA-256 of the model file."""
         return hashlib.sha256(self.content()).hexdigest()

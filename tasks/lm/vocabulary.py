@@ -39,11 +39,6 @@ class StreamVocabulary(Vocabulary):
         self.end = self.ids[END]
         self.unknown = self.ids[UNKNOWN]
 
-    @property
-    def sizes(self) -> tuple[int]:
-        """Rows of the embedding, padding included, as a tuple of length 1."""
-        return (len(self),)
-
     def encode(self, text: str) -> list[int]:
         """Return the ids of a line's words, without its end.
 

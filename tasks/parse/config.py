@@ -74,20 +74,12 @@ class TreebankDataConfig(DataConfig):
     vocabulary: TreebankVocabularyConfig = TreebankVocabularyConfig()
     """Vocabulary of words, tags and labels."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _files_imply_their_name(cls, value: Any) -> Any:
-        """Set the name "files" if files are given without a name.
-
-        Files are ``dev``, ``test``, or an entry of ``train`` that is no split. Other values are returned unchanged.
-        """
-        if not isinstance(value, dict) or "name" in value:
-            return value
-        trees = _listed(value.get("train"))
-        if not isinstance(trees, list | tuple):
-            trees = ()
-        has_files = value.get("dev") or value.get("test") or any(part not in SPLITS for part in trees)
-        return {**value, "name": "files"} if has_files else value
+    def names_files(cls, values: Mapping[str, Any]) -> bool:
+        """Return True if ``dev``, ``test``, or an entry of ``train`` that is no split is set."""
+        trees = _listed(values.get("train"))
+        names = trees if isinstance(trees, list | tuple) else ()
+        return bool(values.get("dev") or values.get("test")) or any(part not in SPLITS for part in names)
 
     def testing(self, *paths: Path) -> Self:
         """Return a copy with the user's own trees as test set.

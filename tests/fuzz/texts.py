@@ -170,18 +170,17 @@ PAIRS = (
 
 def read_pairs(path: Path) -> None:
     from phmrun.errors import PhmrunError
-    from phmrun.text.nli_pairs import LABELS
-    from phmrun.text.nli_pairs import read_pairs as pairs_of
+    from phmrun.text import nli_pairs
 
     faults: list[PhmrunError] = []
-    for form in LABELS:
+    for form in nli_pairs.LABELS:
         try:
-            for pair in filter(None, pairs_of(path, form)):
+            for pair in filter(None, nli_pairs.read_pairs(path, form)):
                 "".join(pair).encode()
         except PhmrunError as error:
             str(error).encode()
             faults.append(error)
-    if len(faults) == len(LABELS):
+    if len(faults) == len(nli_pairs.LABELS):
         raise faults[0]
 
 

@@ -113,11 +113,8 @@ def test_transposed_linear_maps_are_converted():
 def test_attention_s_maps_are_converted_and_folded(sizes):
     plain = nn.Sequential(nn.MultiheadAttention(8, 2, batch_first=True, **sizes)).eval()
     copy = convert(plain, "dense", weights="nearest")
-    query, key, value = (
-        torch.randn(2, 3, 8),
-        torch.randn(2, 5, sizes.get("kdim", 8)),
-        torch.randn(2, 5, sizes.get("vdim", 8)),
-    )
+    query = torch.randn(2, 3, 8)
+    key, value = (torch.randn(2, 5, sizes.get(side, 8)) for side in ("kdim", "vdim"))
     expected = plain[0](query, key, value)[0]
     torch.testing.assert_close(copy[0](query, key, value)[0], expected)
     small = convert(plain, "phm", n=2)

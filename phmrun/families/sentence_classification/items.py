@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -292,12 +293,9 @@ def divided(reader: Reader, shares: Mapping[str, int], *, without: Iterable[Read
         shares: Share of the items by split, in percent; the sum must be 100.
         without: Readers of items to exclude from all splits; excluded items are counted as left out.
     """
-    readers: dict[str, Reader] = {}
-    start = 0
-    for split, share in shares.items():
-        readers[split] = partial(_share, reader, range(start, start + share), tuple(without))
-        start += share
-    return readers
+    ends = dict(zip(shares, accumulate(shares.values()), strict=True))
+    ranges = {split: range(end - shares[split], end) for split, end in ends.items()}
+    return {split: partial(_share, reader, wanted, tuple(without)) for split, wanted in ranges.items()}
 
 
 def in_parts(reader: Reader, parts: Path) -> Iterator[Item | LeftOut]:

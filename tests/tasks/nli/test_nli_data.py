@@ -76,9 +76,8 @@ def test_the_built_in_pairs(tmp_path):
     assert data.fingerprints() == {"builtin": "1-1"}
     assert Counter(item.part for item in items_of(data, "test")) == {"seen": 788, "novel": 214}
     train = items_of(data, "train")
-    assert train[0] == Item(
-        ("The young animal barks quietly and swims.", "The young animal barks quietly."), "entailment"
-    )
+    pair = ("The young animal barks quietly and swims.", "The young animal barks quietly.")
+    assert train[0] == Item(pair, "entailment")
     assert Counter(item.label for item in train) == dict.fromkeys(("entailment", "neutral", "contradiction"), 4_000)
 
 
