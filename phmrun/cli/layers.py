@@ -84,8 +84,8 @@ def _show(name: str, as_json: bool) -> None:
         console.print_table(("option", "type", "default", "meaning"), rows)
         first = options[0]
         section = "layer" if facts["makes"] == "matrix" else "embedding"
-        example = f"{{structure: {name}, {first['name']}: {first['default']}}}"
-        console.print_line(f"\nIn a configuration: {section}: {example}")
+        default = "null" if first["default"] is None else first["default"]
+        console.print_line(f"\nIn a configuration: {section}: {name} {first['name']}={default}")
     else:
         print("no options")
 

@@ -99,9 +99,9 @@ def verify_dataset(name: str, cache: Path) -> None:
         wrong = [file.path for file in dataset.splits[split] if check(dataset, file, record) is Check.WRONG]
         fewer = [row for row in compare(dataset, split, count(dataset, split, files)) if row.verdict == "too few"]
         if wrong or fewer:
-            what = f"{name} {split} is truncated, or another version: "
-            what += f"checksum mismatch of {', '.join(wrong)}" if wrong else ""
-            what += ", ".join(f"{row.found:,} {row.unit} instead of the published {row.published:,}" for row in fewer)
+            faults = [f"checksum mismatch of {file}" for file in wrong]
+            faults += [f"{row.found:,} {row.unit} instead of the published {row.published:,}" for row in fewer]
+            what = f"{name} {split} is truncated, or another version: {', '.join(faults)}"
             hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force"
             raise PhmrunError(what, where=str(dataset_dir(dataset)), hint=hint, code=ExitCode.DATA)
         # Written last, so that a refused split is read and refused again.

@@ -4,7 +4,6 @@ The logits of 512 positions at a time are replaced by their gradient in place. T
 never stored, which saves memory and about half of the passes over it.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -40,7 +39,8 @@ def linear_cross_entropy(
     Returns:
         Both sums in nats, in at least 32 bits. Without positions they are 0.
     """
-    loss, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing)
+    # In its forward, an autograd function cannot see whether gradients are wanted.
+    loss, nll = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing, torch.is_grad_enabled())
     return CrossEntropy(loss, nll)
 
 
@@ -56,12 +56,12 @@ class _LinearCrossEntropy(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float, graded: bool
     ) -> tuple[Tensor, Tensor]:
         """Return loss and negative log-likelihood; save the gradients of the loss.
 
-        Gradients of hidden, weight and bias are computed if any argument needs one, otherwise none. 512 positions share
-        a buffer of logits at a time. Under autocast, products are in its type; sums are in at least 32 bits.
+        Gradients of hidden, weight and bias are computed if ``graded`` and any needs one, otherwise none. 512 positions
+        share a buffer of logits at a time. Under autocast, products are in its type; sums are in at least 32 bits.
         """
         device, vocabulary = hidden.device.type, weight.shape[0]
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
@@ -70,7 +70,7 @@ class _LinearCrossEntropy(Function):
             narrow, table = hidden.to(dtype), weight.to(dtype)
             even = smoothing / vocabulary
             mean_row = table.to(total).mean(0)
-            grads = _Gradients(ctx.needs_input_grad, hidden, weight, bias, total)
+            grads = _Gradients(graded and any(ctx.needs_input_grad), hidden, weight, bias, total)
             loss, nll = hidden.new_zeros((), dtype=total), hidden.new_zeros((), dtype=total)
             buffer = narrow.new_empty(min(CHUNK, len(targets)), vocabulary)
             for start in range(0, len(targets), CHUNK):
@@ -105,20 +105,18 @@ class _LinearCrossEntropy(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """Return the saved gradients, times the loss's gradient.
 
-        They are those of hidden, weight and bias, then None for targets and smoothing. That of a missing bias is None.
+        They are those of hidden, weight and bias, then None for the other arguments. That of a missing bias is None.
         """
         scaled = (None if saved is None else saved * gradients[0].to(saved.dtype) for saved in ctx.saved_tensors)
         grad_hidden, grad_weight, grad_bias = scaled
-        return grad_hidden, grad_weight, grad_bias, None, None
+        return grad_hidden, grad_weight, grad_bias, None, None, None
 
 
 class _Gradients:
     """Gradients of hidden, weight and bias, accumulated chunk by chunk."""
 
-    def __init__(
-        self, needs: Sequence[bool], hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
-    ) -> None:
-        self.wanted = any(needs)
+    def __init__(self, wanted: bool, hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.wanted = wanted
         self.hidden = torch.empty_like(hidden) if self.wanted else None
         self.weight = torch.zeros_like(weight, dtype=dtype) if self.wanted else None
         self.bias = torch.zeros_like(bias, dtype=dtype) if self.wanted and bias is not None else None

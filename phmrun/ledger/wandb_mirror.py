@@ -300,16 +300,16 @@ def sync(run: Run, mode: str = "online") -> dict[str, Any]:
         raise PhmrunError(what, hint="Sync it when it has ended.")
     run.access.folder(run.wandb_dir.name)  # raises if a link leads out of the run
     rows, scores, samples = run.history.read(), run.metrics(), run.samples()
-    mirror = Mirror(run, mode, config=config, whole=True)
-    # Read before logging: a failed or finished mirror has neither directory nor address.
-    synced = {"rows": len(rows), "wandb_dir": mirror.directory, "url": mirror.url}
-    for row in rows:
-        mirror.log(row)
-    mirror.samples(samples)
     figures = flat({**scores, "parameters": run.parameters()}, mark="/")
-    mirror.summary({"state": status.state.value} | {name.removesuffix("/value"): figures[name] for name in figures})
-    if mode != "disabled" and mirror.directory is None:
-        hint = "A warning names the reason; the same command writes the run again."
-        raise PhmrunError("W&B has failed, and its record of the run is not complete", where=run.id, hint=hint)
-    mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
+    with Mirror(run, mode, config=config, whole=True) as mirror:
+        # Read before logging: a failed or finished mirror has neither directory nor address.
+        synced = {"rows": len(rows), "wandb_dir": mirror.directory, "url": mirror.url}
+        for row in rows:
+            mirror.log(row)
+        mirror.samples(samples)
+        mirror.summary({"state": status.state.value} | {name.removesuffix("/value"): figures[name] for name in figures})
+        if mirror.directory is None:
+            hint = "A warning names the reason; the same command writes the run again."
+            raise PhmrunError("W&B has failed, and its record of the run is not complete", where=run.id, hint=hint)
+        mirror.finish(exit_code=1 if status.state is State.FAILED else 0)
     return synced

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +59,8 @@ def read_rows(path: Path, format: str) -> Iterator[Row]:
         yield from _array_rows(path, layout)
     elif is_json_object(first):
         for number, line in numbered_lines(path):
-            yield number, json_values(line, layout.names, f"{path}:{number}")
+            if line.strip():
+                yield number, json_values(line, layout.names, f"{path}:{number}")
     else:
         yield from _table_rows(path, layout, first)
 
@@ -94,7 +96,8 @@ def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
     """
     cells = first.split("\t")
     headed = not layout.columns or sum(not set(names).isdisjoint(cells) for names in layout.names) > 1
-    rows = ((number, line.split("\t")) for number, line in numbered_lines(path))
+    lines = dropwhile(lambda row: not row[1].strip(), numbered_lines(path))
+    rows = ((number, line.split("\t")) for number, line in lines)
     header = next(rows)[1] if headed else layout.columns
     missing = [names[0] for names in layout.names if _name(names, header) not in header]
     if missing:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from phmrun.layers.cross_entropy import CHUNK, linear_cross_entropy
 
@@ -34,11 +35,13 @@ def test_losses_and_gradients_equal_the_plain_computation(positions, smoothing, 
     torch.testing.assert_close(nll, F.cross_entropy(logits, targets, reduction="sum"))
     assert not nll.requires_grad
 
-    (3.5 * loss).backward()
-    (3.5 * expected).backward()
+    (3.5 * (loss + expected)).backward()
     for mine, other in zip(ours, theirs, strict=True):
         if mine is not None:
             torch.testing.assert_close(mine.grad, other.grad)
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:  # as in a validation: without gradients
+        linear_cross_entropy(*ours, targets, smoothing=smoothing)
+    assert counter.get_total_flops() == 2 * positions * WIDTH * VOCABULARY
 
 
 def test_large_logits_do_not_overflow():
@@ -60,8 +63,7 @@ def test_under_autocast_it_agrees_to_the_precision_of_bfloat16(bias):
     assert loss.dtype == nll.dtype == torch.float32
     expected = F.cross_entropy(F.linear(*theirs), targets, label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(loss, expected, rtol=0.01, atol=0.0)
-    loss.backward()
-    expected.backward()
+    (loss + expected).backward()
     for mine, other in zip(ours, theirs, strict=True):
         if mine is not None:
             assert mine.grad.dtype == torch.float32

@@ -91,7 +91,6 @@ DNLI = '{"label": "positive", "sentence1": "a", "sentence2": "b"}'
     ("format", "content", "line", "message"),
     [
         ("snli", GOOD + "\n{not json", 2, "not JSON"),
-        ("snli", GOOD + "\n\n" + GOOD, 2, "not JSON"),
         ("snli", "{" + '"a": [' * 100_000, 1, "not JSON"),
         ("snli", GOOD + "\n[1]", 2, "list"),
         ("snli", GOOD + '\n{"sentence1": "x", "gold_label": "neutral"}', 2, "no 'sentence2'"),
@@ -154,7 +153,7 @@ OWN = [("a b", "c", "yes"), ("d", "e f", "no")]
 )
 def test_own_files_in_every_form_and_labels_by_mapping(tmp_path, text):
     path = tmp_path / "own"
-    path.write_text(text)
+    path.write_text(f"\n{text}")
     assert [tuple(pair) for pair in read_pairs(path, "tsv", {"yes": "yes", "no": "no"})] == OWN
     mapped = read_pairs(path, "tsv", {"yes": "entailment", "no": "neutral"})
     assert [pair.label for pair in mapped] == ["entailment", "neutral"]

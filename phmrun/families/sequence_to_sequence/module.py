@@ -2,6 +2,7 @@
 
 from typing import cast
 
+import torch
 from torch.nn import functional as F
 
 from phmrun.engine.module import (
@@ -65,12 +66,14 @@ class SequenceToSequenceModule(TrainingModule):
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
         inner, weight = output.reduced(prediction.vectors)
-        total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=self.smoothing)
+        own = self.training and self.criterion is not cross_entropy
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not own):
+            total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=self.smoothing)
         if not self.training:
             return Loss(nll, nll, batch.units, dict.fromkeys(self.counted, total), predictions=predictions)
-        if self.criterion is not cross_entropy:
+        if own:
             logits = F.linear(inner, weight, output.bias)
-            total, nll = self.criterion(logits, batch.wanted, smoothing=self.smoothing), nll.detach()
+            total = self.criterion(logits, batch.wanted, smoothing=self.smoothing)
         return Loss(total, nll, batch.units, predictions=predictions)
 
     def predictions(self, batch: ParallelBatch) -> list[Prediction]:
