@@ -66,12 +66,12 @@ class SequenceToSequenceModule(TrainingModule):
         (prediction,) = predictions = self.predictions(batch)
         output = self.network.output
         inner, weight = output.reduced(prediction.vectors)
-        own = self.training and self.criterion is not cross_entropy
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not own):
+        replaced = self.training and self.criterion is not cross_entropy
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not replaced):
             total, nll = linear_cross_entropy(inner, weight, output.bias, batch.wanted, smoothing=self.smoothing)
         if not self.training:
             return Loss(nll, nll, batch.units, dict.fromkeys(self.counted, total), predictions=predictions)
-        if own:
+        if replaced:
             logits = F.linear(inner, weight, output.bias)
             total = self.criterion(logits, batch.wanted, smoothing=self.smoothing)
         return Loss(total, nll, batch.units, predictions=predictions)
