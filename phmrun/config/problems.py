@@ -150,6 +150,7 @@ def _wording(kind: str, message: str, value: Any) -> str:
         "finite_number": "must be a finite number",
         **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
         "string_type": "must be text",
+        "list_type": "must be a list",
         "missing": "is missing",
         "literal_error": "is not one of the valid values",
         UNREGISTERED: "is not one of the valid values; one of your own needs --plugin FILE",

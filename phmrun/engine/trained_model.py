@@ -264,12 +264,14 @@ def choose_device(name: str) -> str:
     "auto" is "cuda" if there is a GPU, else "cpu". Other names are returned unchanged.
 
     Raises:
-        PhmrunError: (exit 2) A CUDA device was named, and this machine has none.
+        PhmrunError: (exit 2) The name is of no kind of device, or of CUDA's, which this machine lacks.
     """
+    has_cuda = torch.cuda.is_available()
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise PhmrunError("there is no CUDA device on this machine", where="--device", valid=("auto", "cpu"))
+        return "cuda" if has_cuda else "cpu"
+    if name.partition(":")[0] not in ("cpu", "mps", "xpu", "cuda" if has_cuda else "auto"):
+        valid = ("auto", "cpu", "cuda") if has_cuda else ("auto", "cpu")
+        raise PhmrunError(f"there is no device {name!r} on this machine", where="--device", valid=valid)
     return name
 
 

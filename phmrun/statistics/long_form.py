@@ -174,7 +174,7 @@ def _read(path: Path, system: str, metric: str) -> DataFrame:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise bad(f"the file cannot be read: {error}", str(path)) from error
+        raise bad(f"the file cannot be read: {getattr(error, 'strerror', error)}", str(path)) from error
     if not text.strip():
         raise bad("the file is empty", str(path), hint=EXAMPLE)
     if not text.lstrip().startswith("{"):

@@ -40,8 +40,10 @@ def test_average_is_the_mean_of_the_last_checkpoints(run, average, count):
         torch.testing.assert_close(tensor, torch.stack([weights[name] for weights in kept]).mean(0))
 
 
-def test_a_missing_and_a_foreign_checkpoint(run, tmp_path):
+def test_a_mistyped_device_and_a_missing_and_a_foreign_checkpoint(run, tmp_path):
     trained = open_run(run)
+    with pytest.raises(PhmrunError, match="there is no device 'cdua'"):
+        trained.predictor(device="cdua")
     with pytest.raises(PhmrunError, match="no such checkpoint") as caught:
         trained.load(str(tmp_path / "none.ckpt"))
     assert (caught.value.code, "--checkpoint last" in str(caught.value.hint)) == (ExitCode.DATA, True)

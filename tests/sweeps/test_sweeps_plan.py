@@ -130,12 +130,10 @@ def test_only_what_is_asked_for(planned):
 
     whole = [cell.label for cell in planned(SWEEP).cells]
     assert labels(layer=["phm"]) == [label for label in whole if "phm" in label]
-    assert labels(layer=["phm n=2", "dense"], seed=[2]) == [
-        label for label in whole if "n=5" not in label and "seed 2" in label
-    ]
-    assert labels(**{"training.clip": [1], "layer.n": [5]}) == [
-        label for label in whole if "n=5 · training.clip 1" in label
-    ]
+    second = [label for label in whole if "n=5" not in label and "seed 2" in label]
+    assert labels(layer=["phm n=2", "dense"], seed=[2]) == second
+    clipped = [label for label in whole if "n=5 · training.clip 1" in label]
+    assert labels(**{"training.clip": [1], "layer.n": [5]}) == clipped
     assert labels(**{"model.width": [12]}) == [label for label in whole if "n=5" in label or "n=5" not in label]
     assert fits({"name": "1e3", "size": 1000}, None, read_selection(["name=1e3", "size=1e3"]))
     with pytest.raises(PhmrunError, match="no cell of the sweep fits layr=phm") as caught:
