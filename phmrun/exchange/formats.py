@@ -174,7 +174,8 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
     """Write a folder of transformers or peft; the difference is that of logits, for peft that of the updates.
 
     Raises:
-        PhmrunError: (exit 2) The run's network is none of transformers, or it has no updates of a folder's model.
+        PhmrunError: (exit 2) The run's network is none of transformers, or it has no updates of a folder's model. (exit
+            1) The logits of a folder for transformers differ by more than ``TOLERANCE``; nothing is written.
     """
     from phmrun.exchange import transformers_folder as folders
 
@@ -196,6 +197,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
             difference = folders.write_peft(model, beside, base=network.folder, name=directory.name, facts=facts)
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
+            _require_close(difference)
         folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))
     size = sum(file.stat().st_size for file in directory.iterdir())
     return Exported(directory, kind, size, difference, {}, ())
@@ -219,10 +221,20 @@ def _export_file(
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts}, form, moments)
         difference = largest_difference(program, run)
-        if difference > TOLERANCE and form.precision == "none":
-            what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
-            raise PhmrunError(what, hint="Nothing was written. Try another format.", code=ExitCode.BUG)
+        if form.precision == "none":
+            _require_close(difference)
     return Exported(path, form.name, path.stat().st_size, difference, program.inputs, program.outputs)
+
+
+def _require_close(difference: float) -> None:
+    """Check the largest difference of outputs, relative to the largest of them.
+
+    Raises:
+        PhmrunError: (exit 1) It is above 1e-4 (``TOLERANCE``).
+    """
+    if difference > TOLERANCE:
+        what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
+        raise PhmrunError(what, hint="Nothing was written. Try another format.", code=ExitCode.BUG)
 
 
 def _export_parts(

@@ -46,7 +46,7 @@ tokenizer = AutoTokenizer.from_pretrained("{name}")
 def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[str, str]) -> float:
     """Write a network of transformers with dense matrices; return the largest difference of its logits when read again.
 
-    Updates are added to their matrices, other structures are multiplied out.
+    It is relative to the largest logit. Updates are added to their matrices, other structures are multiplied out.
 
     Args:
         network: Network with structured maps; it is switched to evaluation.
@@ -67,7 +67,7 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     read = type(network).from_pretrained(folder).eval()
     tokens = torch.randint(network.config.vocab_size, (2, 16), generator=torch.Generator().manual_seed(1))
     expected, logits = (model(input_ids=tokens).logits for model in (network.eval(), read))
-    return float((expected - logits).abs().max())
+    return float((expected - logits).abs().max() / expected.abs().max())
 
 
 def _add_former_names(path: Path) -> None:

@@ -128,18 +128,15 @@ def test_updates_of_a_folder_are_trained_alone_and_written_for_peft(folder, tmp_
     assert plain.difference < 1e-5
     assert not torch.allclose(logits_of(tmp_path / "plain"), vectors)
     written = export(trained, tmp_path / "updates", "peft")
-    settings = json.loads((tmp_path / "updates" / "adapter_config.json").read_text())
-    assert settings["base_model_name_or_path"] == str(place)
+    assert json.loads((tmp_path / "updates/adapter_config.json").read_text())["base_model_name_or_path"] == str(place)
     assert written.difference == 0 if options["of"] == "low-rank" else written.difference < 1e-3
     base = transformers.AutoModelForCausalLM.from_pretrained(place)
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()(TOKENS).logits
     torch.testing.assert_close(joined, logits_of(tmp_path / "plain"), rtol=1e-3, atol=1e-4)
-    files = [
-        tmp_path / "plain" / "model.safetensors",
-        tmp_path / "updates" / "adapter_model.safetensors",
-        trained.run.config_path,
-    ]
-    assert len({file.stat().st_mode for file in files}) == 1  # readable by whom the umask lets read
+    files = [tmp_path / "plain/model.safetensors", tmp_path / "updates/adapter_model.safetensors"]
+    assert (
+        len({file.stat().st_mode for file in (*files, trained.run.config_path)}) == 1
+    )  # readable by whom the umask lets read
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
@@ -211,8 +208,7 @@ def test_updates_are_those_of_peft(family, tmp_path):
     joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
     assert not torch.allclose(logits_of(tmp_path / "model"), built(TOKENS).logits, atol=1e-2)
     torch.testing.assert_close(joined(TOKENS).logits, built(TOKENS).logits, rtol=1e-5, atol=1e-5)
-    merged = joined.merge_and_unload()(TOKENS).logits
-    torch.testing.assert_close(merged, built(TOKENS).logits, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(joined.merge_and_unload()(TOKENS).logits, built(TOKENS).logits, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
@@ -228,6 +224,13 @@ def test_only_the_maps_of_the_blocks_get_the_layer(family, layer):
     for name, structure in structures_of(network(settings, {"layer": layer, "embedding": layer})).items():
         std = float(dense.get_submodule(name).weight.detach().std())  # as transformers draws it
         assert float(build_weight(structure).detach().std()) == pytest.approx(std, rel=0.4)
+
+
+def test_a_folder_with_other_logits_is_not_written(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("phmrun.exchange.transformers_folder.write_transformers", lambda *_, **__: 2e-4)
+    with pytest.raises(PhmrunError, match="outputs differ from the trained model's"):
+        export(open_run(folder[1]), tmp_path / "plain", "transformers")
+    assert not (tmp_path / "plain").exists()
 
 
 def test_a_run_that_an_adapter_of_peft_cannot_hold_is_refused(folder, tmp_path):
