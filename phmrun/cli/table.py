@@ -16,6 +16,7 @@ from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
+    from phmrun.results.comparison import Comparisons, RowComparison
     from phmrun.results.layout import Grid
     from phmrun.results.table import ResultTable
     from phmrun.sweeps.results import View
@@ -38,7 +39,7 @@ def table(
     costs: Annotated[str | None, of_shape(metavar="COST,…")] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    style: Annotated[Literal["text", "md", "latex", "csv", "json"], typer.Option("--format")] = "text",
+    style: Annotated[Literal["text", "md", "latex", "csv"], typer.Option("--format")] = "text",
     explain: Annotated[bool, typer.Option("--explain")] = False,
     papers: Annotated[bool, typer.Option("--list")] = False,
     plugin: Plugin = None,
@@ -47,9 +48,9 @@ def table(
 ) -> None:
     """Show a table of scores: mean ± standard deviation over seeds, verdicts, signatures.
 
-    Missing cells are –. A terminal shows a table for each task. CSV and JSON have one line or object per cell, with
-    unrounded numbers; with --all-pairs, CSV has one line per pair, JSON both. Exit code 3, after the table, if no cell
-    has a finished run.
+    Missing cells are –. A terminal shows a table for each task. CSV and --json have one line or object per cell, with
+    unrounded numbers; with --all-pairs, CSV has one line per pair, --json both. Exit code 3, after the table, if no
+    cell has a finished run.
 
     Args:
         what: Sweep file, paper table's file, or runs (default: all finished runs).
@@ -66,7 +67,7 @@ def table(
             --compare`).
         only: Sweep: only cells with this value.
         seeds: Sweep: number of seeds per cell.
-        style: Format of the table.
+        style: Format of the table; for JSON: --json.
         explain: Print all notes below the table; otherwise a terminal shows five lines of them.
         papers: List the papers' tables, and show none.
 
@@ -99,28 +100,31 @@ def table(
     if every_pair and not significance:
         raise PhmrunError("all pairs cannot be compared with --no-significance", where="--all-pairs")
 
+    def compared(part: "View") -> "tuple[Comparisons, list[RowComparison]]":
+        """Return the comparisons with the dense cells, and those of all pairs; empty if they are not asked for."""
+        beside_dense = part.differences(margin) if significance and not every_pair else {}
+        return beside_dense, all_pairs(part.table, margin) if every_pair else []
+
     def laid(part: "View") -> "tuple[list[Grid], list[str]]":
         """Return the tables of a view, and their notes."""
-        compared = part.differences(margin) if significance and not every_pair else {}
-        pairs = all_pairs(part.table, margin) if every_pair else []
-        return lay_out(part.table, compared, paper=paper, costs=shown, pairs=pairs)
+        return lay_out(part.table, *compared(part), paper=paper, costs=shown)
 
-    if style == "text" and not as_json:
+    if as_json or style == "csv":
+        beside_dense, pairs = compared(selection)
+        cells, facts = plain_rows(table, beside_dense, shown), pair_facts(table, pairs)
+        if as_json:
+            baselines = [
+                {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)
+            ]
+            further = {"pairs": facts} if every_pair else {}
+            console.print_json({"title": table.title, "cells": cells, "baselines": baselines, **further})
+        else:
+            print(render.csv_cells(facts if every_pair else cells), end="", flush=True)
+    elif style == "text":
         for number, part in enumerate(selection.by_task(asked) if console.stdout().is_terminal else [selection]):
             if number:
                 print()
             _print(part.table, *laid(part), explain)
-    elif as_json or style in ("json", "csv"):
-        pairs = pair_facts(table, all_pairs(table, margin)) if every_pair else []
-        cells = plain_rows(table, selection.differences(margin) if significance and not every_pair else {}, shown)
-        if as_json or style == "json":
-            baselines = [
-                {"name": row.name, "floor": row.is_floor, "values": list(row.values)} for row in baseline_rows(table)
-            ]
-            further = {"pairs": pairs} if every_pair else {}
-            console.print_json({"title": table.title, "cells": cells, "baselines": baselines, **further})
-        else:
-            print(render.csv_cells(pairs if every_pair else cells), end="", flush=True)
     else:
         write = render.markdown_page if style == "md" else render.latex_page
         print(write(table.title, *laid(selection)), end="", flush=True)

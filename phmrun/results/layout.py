@@ -36,10 +36,10 @@ Grid = tuple[list[str], list[list[Any]]]
 def lay_out(
     table: ResultTable,
     compared: Comparisons,
+    pairs: Sequence[RowComparison] = (),
     *,
     paper: bool = False,
     costs: Sequence[str] = (),
-    pairs: Sequence[RowComparison] = (),
 ) -> tuple[list[Grid], list[str]]:
     """Return the tables for readers, and the notes below them.
 
@@ -50,10 +50,10 @@ def lay_out(
     Args:
         table: The results.
         compared: Comparisons with the dense cells, by row and column.
+        pairs: Comparisons of all rows with one another, which take the place of verdicts.
         paper: True to show the published values beside ours.
         costs: Names of :data:`phmrun.results.costs.COSTS` to show beside the parameters; first comes ``trained`` if a
             run has frozen ones.
-        pairs: Comparisons of all rows with one another, which take the place of verdicts.
     """
     frozen = has_frozen(next(iter(table.entries(row))) for row in range(len(table.rows)) if table.entries(row))
     shown = [name for name in dict.fromkeys((*["trained"] * frozen, *costs)) if name != "parameters"]

@@ -71,7 +71,6 @@ def test_numbers_for_programs(phmrun, runs_dir):
     assert cells[1]["p"] < 0.01
     costly = phmrun("table", "--runs-dir", str(runs_dir), "--costs", "trained,latency", "--json").out
     assert json.loads(costly)["cells"][0].items() >= {"trained": None, "latency": None}.items()
-    assert json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--format", "json").out)["cells"] == cells
     text = phmrun("table", "--runs-dir", str(runs_dir), "--format", "csv", "--no-significance").out
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(row["layer"], float(row["mean"]), row["p"]) for row in rows] == [
