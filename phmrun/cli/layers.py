@@ -17,7 +17,6 @@ LETTERS = (
     "mult.: multiplications per vector relative to a dense matrix; 2048 × 512 (square: 512 × 512), 4,096 vectors"
 )  # symbols of the formulas
 EXAMPLE = (2048, 512)  # rows and columns of the example matrix; 512 × 512 for square structures
-TOKENS = 4096  # vectors per call in the example; a structure that builds W builds it once per call
 _FACTS = ("formula", "count_formula", "constraint", "source")
 
 
@@ -101,6 +100,8 @@ def _facts(name: str) -> dict[str, Any]:
         PhmrunError: The name is unknown.
     """
     import torch
+
+    from phmrun.layers.structure import TOKENS
 
     layer = _registered(name)
     facts = {"name": name, "makes": "matrix" if name in STRUCTURES else "embedding"}

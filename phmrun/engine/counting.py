@@ -9,20 +9,16 @@ from torch.overrides import TorchFunctionMode
 
 from phmrun.config import EmbeddingConfig, Experiment, LayerConfig
 from phmrun.engine.module import build_module
-from phmrun.engine.muon import muon_groups
 from phmrun.engine.optimizers import optimizer_kind
 from phmrun.layers import Embedding, Linear, Structure
 from phmrun.layers.adapters import adapters_of, freeze_base
 from phmrun.layers.network import scope_of, section_of
-from phmrun.layers.structure import Application
+from phmrun.layers.structure import TOKENS, Application
 from phmrun.models.sentences import ClassScores
 from phmrun.registry import EMBEDDINGS
 
 BYTES = 4
 """Bytes of a number in single precision."""
-
-TOKENS = 4096
-"""Number of vectors over which the cost of building W is averaged."""
 
 
 def count_parameters(config: Experiment, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
@@ -93,7 +89,6 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
     ``optimizer`` is the registry's name of the optimizer, for its memory. The entries of "by_scope" have "count",
     "dense" and "multiplications". Parameters outside of structures count as dense, too.
     """
-    state = optimizer_kind(optimizer).state
     modules = list(_modules(network))
     trained = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
     scopes: dict[str, dict[str, int]] = {}
@@ -122,7 +117,7 @@ def count_network(network: nn.Module, optimizer: str = "adam") -> dict[str, Any]
         "memory": {
             "weights": BYTES * (sum(parameter.numel() for parameter in network.parameters()) + held),
             "gradients": BYTES * trained,
-            "optimizer": BYTES * (_numbers_of_muon(network) if optimizer == "muon" else state * trained),
+            "optimizer": BYTES * optimizer_kind(optimizer).numbers(network),
         },
         "modules": modules,
     }
@@ -155,29 +150,30 @@ def _modules(network: nn.Module) -> Iterator[dict[str, Any]]:
     ends = [module for module in network.modules() if isinstance(module, ClassScores)]
     padded = {part: scores for scores in ends for part in scores.maps[-1].modules()}
     for name, module in network.named_modules():
+        structure = module if isinstance(module, Structure) else None
         # Parameters of training alone, such as the dense half of a guided matrix, are not counted.
-        temporary = module.temporary if isinstance(module, Structure) else ()
+        temporary = structure.temporary if structure else ()
         parameters = [
             parameter
             for label, parameter in module.named_parameters(recurse=False)
             if id(parameter) not in seen and label not in temporary
         ]
         seen.update(id(parameter) for parameter in parameters)
-        count = sum(parameter.numel() for parameter in parameters)
-        count += module.frozen_count() if isinstance(module, Structure) else 0
+        count = sum(parameter.numel() for parameter in parameters) + (structure.frozen_count() if structure else 0)
         if not count:
             continue
-        structured = isinstance(module, Structure)
-        dense = _dense(module) if isinstance(module, Structure) else count
+        dense = _dense(structure) if structure else count
+        shapes = [list(parameter.shape) for parameter in parameters]
+        norm = isinstance(module, nn.LayerNorm | nn.RMSNorm)
         scores = padded.get(module)
         yield {
             "name": name.removesuffix(".inside").removesuffix(".structure"),
             "scope": scope_of(name, network),
-            "structure": module.name if isinstance(module, Structure) else None,
-            "kind": "matrix" if structured else "norm" if isinstance(module, nn.LayerNorm | nn.RMSNorm) else "other",
+            "structure": structure.name if structure else None,
+            "kind": "matrix" if structure else "norm" if norm else "other",
             "count": count,
             "dense": dense * scores.classes // scores.rows if scores else dense,
-            "shape": [module.out_features, module.in_features] if structured else [list(p.shape) for p in parameters],
+            "shape": [structure.out_features, structure.in_features] if structure else shapes,
         }
 
 
@@ -207,12 +203,3 @@ def _multiplications(network: nn.Module) -> dict[str, int]:
                 scope = scope_of(name, network)
                 by_scope[scope] = by_scope.get(scope, 0) + number
     return {scope: number // TOKENS for scope, number in by_scope.items()}
-
-
-def _numbers_of_muon(network: nn.Module) -> int:
-    """Return the size of Muon's state, in numbers.
-
-    Each weight of a map has one; all others, updated by AdamW, have two.
-    """
-    groups = muon_groups(network)
-    return sum((1 if group["muon"] else 2) * weight.numel() for group in groups for weight in group["params"])

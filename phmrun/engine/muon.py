@@ -89,3 +89,12 @@ def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
         if parameter.requires_grad:
             parts[id(parameter) in matrices].append(parameter)
     return [{"params": parameters, "muon": muon} for muon, parameters in parts.items() if parameters]
+
+
+def muon_numbers(network: nn.Module) -> int:
+    """Return the size of Muon's state, in numbers.
+
+    Each weight of a map has one; all others, updated by AdamW, have two.
+    """
+    groups = muon_groups(network)
+    return sum((1 if group["muon"] else 2) * weight.numel() for group in groups for weight in group["params"])

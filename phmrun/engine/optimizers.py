@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 
 from phmrun.config import OptimizerConfig
 from phmrun.engine.lazy_adam import LazyAdam, table_groups
-from phmrun.engine.muon import MuonWithAdamW, muon_groups
+from phmrun.engine.muon import MuonWithAdamW, muon_groups, muon_numbers
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.layers.network import section_of
@@ -42,7 +42,8 @@ class Kind:
 
     Args:
         optimizer: Subclass of `torch.optim.Optimizer`, function with its signature, or ``module:name`` of either.
-        state: Numbers of optimizer state per weight. Default: 2, as Adam.
+        state: Numbers of optimizer state per trainable weight, or a function that returns those of a network. Default:
+            2, as Adam.
         shrinks: True if weight decay is decoupled: it removes the share lr·λ of each entry per step.
         rule: Size of a step, for the rates of factors: learning rate ("adam"), gradient ("gradient"), or learning rate
             times norm of the parameter ("norm").
@@ -50,10 +51,16 @@ class Kind:
     """
 
     optimizer: str | Callable[..., Optimizer]
-    state: int = 2
+    state: int | Callable[[nn.Module], int] = 2
     shrinks: bool = False
     rule: Rule = "adam"
     groups: Callable[[nn.Module], list[dict[str, Any]]] | None = None
+
+    def numbers(self, network: nn.Module) -> int:
+        """Return the size of the optimizer's state for a network, in numbers."""
+        if callable(self.state):
+            return self.state(network)
+        return self.state * sum(weight.numel() for weight in network.parameters() if weight.requires_grad)
 
 
 ADAM = Kind("torch.optim:Adam")
@@ -65,7 +72,7 @@ SGD = Kind("torch.optim:SGD", state=0, shrinks=True, rule="gradient")
 LAMB = Kind("pytorch_optimizer:Lamb", rule="norm")
 """Needs the extra ``optimizers``."""
 LAZY_ADAM = Kind(LazyAdam, groups=table_groups)
-MUON = Kind(MuonWithAdamW, shrinks=True, groups=muon_groups)
+MUON = Kind(MuonWithAdamW, state=muon_numbers, shrinks=True, groups=muon_groups)
 REQUIRED = {
     "clip_update": "Use training.optimizer.name=lazy-adam, or training.clip to clip gradients.",
     "weight_decay": "Set it to 0, or use training.optimizer.name=adam or adamw.",

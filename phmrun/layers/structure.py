@@ -21,6 +21,8 @@ from phmrun.registry import FREEZE, STRUCTURES
 
 Product = tuple[Callable[..., Tensor], tuple[Tensor, ...], dict[str, Any]]
 """Function of inputs ``[tokens, in_features]``, its factors of W, and its settings by name; it returns W x."""
+TOKENS = 4096
+"""Number of vectors over which counts of multiplications average the cost of building W."""
 Application = Literal["dense", "factored"]
 """Application of a map: "dense" builds W, then one product; "factored" applies the factors without W."""
 
