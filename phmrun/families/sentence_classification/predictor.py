@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -13,8 +13,8 @@ from torch import nn
 from phmrun.engine.predictor import Answer, Evaluation, Predictor
 from phmrun.errors import ExitCode, PhmrunError, counted
 from phmrun.families.sentence_classification.config import ClassificationExperiment
-from phmrun.families.sentence_classification.data import ClassificationData
-from phmrun.families.sentence_classification.items import ClassificationVocabulary, labeled
+from phmrun.families.sentence_classification.data import Baseline, ClassificationData
+from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, labeled
 from phmrun.layers import for_inference
 from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
@@ -31,13 +31,11 @@ class Classified(NamedTuple):
     """Classified items.
 
     Attributes:
-        best: Index of the most probable label, ``[items]``.
         probabilities: ``[items, labels]``.
         log_probabilities: ``[items, labels]``.
         tokens: Number of words and end tokens read.
     """
 
-    best: np.ndarray
     probabilities: np.ndarray
     log_probabilities: np.ndarray
     tokens: int
@@ -86,11 +84,12 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
         Raises:
             PhmrunError: (exit 3) A line does not have the number of sentences of an item.
         """
+        labels = self.vocabulary.labels
         for chunk in chunks(enumerate(lines, 1), self.batch, CHUNK):
             classified = self.classify([self._item(line, number) for number, line in chunk])
-            for best, row in zip(classified.best.tolist(), classified.probabilities.tolist(), strict=True):
-                label = self.vocabulary.labels[best]
-                shares = {name: round(share, 6) for name, share in zip(self.vocabulary.labels, row, strict=True)}
+            for row in classified.probabilities:
+                label = labels[row.argmax()]
+                shares = {name: round(share, 6) for name, share in zip(labels, row.tolist(), strict=True)}
                 values = {"prediction": label, "probability": shares[label], "probabilities": shares}
                 yield Answer(f"{label}\t{shares[label]:.4f}", values)
 
@@ -118,23 +117,15 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
                 classified = self.classify([item.sentences for item in chunk])
                 seconds += time.perf_counter() - began
                 tokens += classified.tokens
-                shares = classified.probabilities.max(1).tolist()
                 gold = [index[item.label] for item in chunk]
                 losses.append(-classified.log_probabilities[np.arange(len(chunk)), gold])
-                for item, best, share in zip(chunk, classified.best.tolist(), shares, strict=True):
-                    predicted, probability = labels[best], f"{share:.4f}"
+                for item, row in zip(chunk, classified.probabilities, strict=True):
+                    predicted, probability = labels[row.argmax()], f"{row.max():.4f}"
                     counts[LabelPair(item.label, predicted, item.part)] += 1
                     rows.append(f"{predicted}\t{probability}\t{item.label}\t{item.part}\n")
                     if len(samples) < SAMPLES:
                         samples.append((*item.sentences, item.label, predicted, probability))
-                for name in [*baselines]:
-                    try:
-                        guessed = zip(chunk, data.corpus.baselines[name](chunk), strict=True)
-                    except ModuleNotFoundError as error:
-                        del baselines[name]
-                        note(f"without the baseline {name}: it needs {error.name} (pip install 'phmrun[baselines]')")
-                        continue
-                    baselines[name].update(LabelPair(item.label, label, item.part) for item, label in guessed)
+                _count_baselines(baselines, data.corpus.baselines, chunk)
                 advance(len(chunk))
         scores = {**accuracy(counts, left_out), **majority(counts, left_out)}
         for name, outcomes in baselines.items():
@@ -142,6 +133,7 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
         reading = "".join(f"|{key}:{value}" for key, value in data.corpus.reading.items())
         weights = f"{reading}|weights:{self.weights}"
         scores = {name: score.signed(reading if "-of-" in name else weights) for name, score in scores.items()}
+        nats = np.concatenate(losses)
         return Evaluation(
             scores,
             predictions="".join(rows),
@@ -153,7 +145,7 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
             unit="tokens",
             seconds=seconds,
             signature=f"batch:{self.batch}",
-            losses=np.stack([nats := np.concatenate(losses), np.ones(len(nats))], axis=1) if losses else None,
+            losses=np.stack([nats, np.ones(len(nats))], axis=1),
         )
 
     @torch.inference_mode()
@@ -161,7 +153,7 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
         """Return the probabilities of all labels for items, in their order.
 
         An item is the sequence of its sentences; at least one item is required. Items are batched by length, longest
-        first. The result also has the best labels, and the number of tokens with an end token a sentence.
+        first. The result also has the number of tokens with an end token a sentence.
         """
         sides = [
             [np.array(self.vocabulary.encode(text), dtype=np.int64) for text in side]
@@ -176,7 +168,7 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
             logits = self.network(*sentences)
             probabilities[rows] = logits.softmax(1).float().cpu().numpy()
             logs[rows] = logits.float().log_softmax(1).cpu().numpy()
-        return Classified(probabilities.argmax(1), probabilities, logs, int(lengths.sum()) + lengths.size)
+        return Classified(probabilities, logs, int(lengths.sum()) + lengths.size)
 
     def _item(self, line: str, number: int) -> list[str]:
         """Return the sentences of a line, with single spaces as the readers of files do.
@@ -192,3 +184,20 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
             raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
         return [" ".join(text.split()) for text in sentences]
+
+
+def _count_baselines(
+    counts: dict[str, Counter[LabelPair]], baselines: Mapping[str, Baseline], items: Sequence[Item]
+) -> None:
+    """Add the baselines' labels of items to ``counts``, in place, by name of baseline.
+
+    A baseline whose package is not installed is removed from ``counts``, with a note.
+    """
+    for name in [*counts]:
+        try:
+            labels = baselines[name](items)
+        except ModuleNotFoundError as error:
+            del counts[name]
+            note(f"without the baseline {name}: it needs {error.name} (pip install 'phmrun[baselines]')")
+            continue
+        counts[name].update(LabelPair(item.label, label, item.part) for item, label in zip(items, labels, strict=True))
