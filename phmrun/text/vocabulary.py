@@ -184,10 +184,6 @@ def without_specials(ids: Iterable[int], entries: int) -> list[int]:
     return kept
 
 
-Splitting = Literal["space", "punctuation"]
-_WORD = re.compile(r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,]\d+)*|\w+(?:-\w+)*|[^\w\s]", re.IGNORECASE)
-
-
 class WordVocabulary(Vocabulary):
     """Vocabulary of words separated by white space.
 
@@ -262,14 +258,3 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
         raise PhmrunError("there is no text to learn a vocabulary from", code=ExitCode.DATA)
     vocab = Vocab(counts, max_size=size - len(SPECIALS), min_freq=min_frequency, specials=list(SPECIALS))
     return WordVocabulary(vocab.itos, size=padded_size(len(vocab.itos), multiple_of), requested=size)
-
-
-def spaced(sentence: str, lowercase: bool, splitting: Splitting) -> str:
-    """Return a sentence with single spaces between its words.
-
-    It is in lower case if ``lowercase``. "space" splits at white space only. "punctuation" also separates punctuation
-    marks and English contractions ("do n't", "it 's"), and replaces the apostrophe ’ by '. Hyphens between letters and
-    separators within numbers stay ("well-known", "1,000.5").
-    """
-    text = sentence.lower() if lowercase else sentence
-    return " ".join(text.split() if splitting == "space" else _WORD.findall(text.replace("’", "'")))

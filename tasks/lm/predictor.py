@@ -31,7 +31,7 @@ from phmrun.tasks.lm.vocabulary import UNKNOWN, StreamVocabulary, without_end
 from phmrun.text.batches import evaluation_batches
 from phmrun.text.coverage import MENTIONED
 from phmrun.text.tokenizer import TokenizerVocabulary
-from phmrun.text.vocabulary import spaced
+from phmrun.text.words import spaced
 
 SAMPLES = 8
 ORDER = 5  # order of the n-gram baseline

@@ -22,7 +22,7 @@ from phmrun.tasks.lm.vocabulary import StreamVocabulary, count_words, without_en
 from phmrun.text.lines import numbered_lines
 from phmrun.text.store import TRAIN, Prepared, StreamStore, prepare
 from phmrun.text.tokenizer import learn_bpe
-from phmrun.text.vocabulary import Splitting
+from phmrun.text.words import Splitting
 
 VERSION = 1  # increased when the same text and settings give other ids or another layout
 LONGEST_LINE = 1 << 24  # bytes; a line may be a paragraph or a document

@@ -11,7 +11,8 @@ from typing import Any, Self
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.tokenizer import TokenizerVocabulary
-from phmrun.text.vocabulary import Splitting, Vocabulary, padded_size, read_description, spaced
+from phmrun.text.vocabulary import Vocabulary, padded_size, read_description
+from phmrun.text.words import Splitting, spaced
 
 END, UNKNOWN = "<eos>", "<unk>"
 

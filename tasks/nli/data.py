@@ -13,7 +13,7 @@ from phmrun.families.sentence_classification.items import Item, LeftOut, Reader,
 from phmrun.progress import note
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
-from phmrun.text.vocabulary import spaced
+from phmrun.text.words import spaced
 
 REDUCED = {"train": 90, "dev": 10}  # percentages of the validation file, if there is no training file
 NAME = "bag-of-words"

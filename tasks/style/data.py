@@ -25,7 +25,7 @@ from phmrun.progress import note
 from phmrun.tasks.style.config import StyleExperiment
 from phmrun.text.lines import malformed, read_parallel
 from phmrun.text.store import build_once
-from phmrun.text.vocabulary import spaced
+from phmrun.text.words import spaced
 
 STYLES = ("modern", "original")
 COPIED = ("train.source", "train.target")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.items import Item, LeftOut, divided, prepare_items
-from phmrun.text.vocabulary import UNK, spaced
+from phmrun.text.vocabulary import UNK
+from phmrun.text.words import spaced
 
 
 class Pairs(ClassificationExperiment):

@@ -27,7 +27,8 @@ from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note, progress
 from phmrun.text.store import REMOVE, TRAIN, Prepared, TokenStore, TokenStoreWriter, prepare
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
-from phmrun.text.vocabulary import Splitting, Vocabulary, WordVocabulary, read_description, spaced, train_words
+from phmrun.text.vocabulary import Vocabulary, WordVocabulary, read_description, train_words
+from phmrun.text.words import Splitting, spaced
 
 
 class ClassificationVocabulary:

@@ -17,7 +17,7 @@ from phmrun.errors import PhmrunError
 from phmrun.metric import metrics_of
 from phmrun.tasks.lm.pairs import MinimalPairs, _pair
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
-from phmrun.text.vocabulary import spaced
+from phmrun.text.words import spaced
 
 PLAIN = {"batch": {"random_length": False}, "training": {"activation_penalty": 0.0, "change_penalty": 0.0}}
 BPE = {"data": {"vocabulary": {"kind": "bpe", "size": 300, "multiple_of": 4}}}
