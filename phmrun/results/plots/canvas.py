@@ -47,14 +47,14 @@ def styles(names: Iterable[str]) -> list[Style]:
     count the names of one color. Names without a structure have colors in their order.
     """
     structures = set(STRUCTURES.names())
-    counts, chosen = Counter[str](), []
+    variants, nameless, chosen = Counter[str](), 0, []
     for name in names:
         structure = next((word for word in re.findall(r"[a-z][a-z-]*", name) if word in structures), "")
-        place = crc32(structure.encode()) if structure else counts[""]
+        place = crc32(structure.encode()) if structure else nameless
         color = COLORS.get(structure) or FURTHER[place % len(FURTHER)]
-        variant = counts[color]
-        counts.update([color] if structure else [color, ""])
-        chosen.append(Style(color, DASHES[variant % len(DASHES)], MARKERS[variant % len(MARKERS)]))
+        chosen.append(Style(color, DASHES[variants[color] % len(DASHES)], MARKERS[variants[color] % len(MARKERS)]))
+        variants[color] += 1
+        nameless += not structure
     return chosen
 
 
