@@ -40,14 +40,16 @@ def extract(archive: Path, member: str | None, destination: Path, *, limit: int 
     """Extract one regular file of a zip or tar archive to ``destination``, atomically.
 
     Raises:
-        PhmrunError: (exit 3) For the reasons of :func:`opened`.
+        PhmrunError: (exit 3) The archive is damaged or lacks the member, or the member is a link, has an unsafe name,
+            or exceeds the limit.
+        OSError: The file cannot be read.
     """
-    with opened(archive, member, limit) as handle, replacing(destination) as temporary, temporary.open("wb") as output:
+    with _opened(archive, member, limit) as handle, replacing(destination) as temporary, temporary.open("wb") as output:
         shutil.copyfileobj(handle, output)
 
 
 @contextmanager
-def opened(archive: Path, member: str | None, limit: int | None = None) -> Iterator[IO[bytes]]:
+def _opened(archive: Path, member: str | None, limit: int | None = None) -> Iterator[IO[bytes]]:
     """Open one regular member of an archive for reading; the file itself if ``member`` is None.
 
     Both kinds of archive end a member at the size that its header states. Of equal names, tar's first counts.
@@ -63,7 +65,7 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
         OSError: The file cannot be read.
     """
     if member is not None and not is_safe(member):
-        raise refused(f"the name {member!r} leads out of the archive", archive)
+        raise _refused(f"the name {member!r} leads out of the archive", archive)
     try:
         with ExitStack() as stack:
             content: IO[bytes] | None
@@ -73,35 +75,28 @@ def opened(archive: Path, member: str | None, limit: int | None = None) -> Itera
                 packed = stack.enter_context(zipfile.ZipFile(archive))
                 info = next((info for info in packed.infolist() if info.filename == member), None)
                 if info is None:
-                    raise refused(f"there is no {member!r} in it", archive)
+                    raise _refused(f"there is no {member!r} in it", archive)
                 regular = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
                 size, content = info.file_size, stack.enter_context(packed.open(info)) if regular else None
             else:
                 tar = stack.enter_context(tarfile.open(archive))
                 entry = next((entry for entry in tar if entry.name.removeprefix("./") == member), None)
                 if entry is None:
-                    raise refused(f"there is no {member!r} in it", archive)
+                    raise _refused(f"there is no {member!r} in it", archive)
                 size, content = entry.size, tar.extractfile(entry) if entry.isreg() else None
             if content is None:
-                raise refused(f"{member!r} is not a regular file", archive)
+                raise _refused(f"{member!r} is not a regular file", archive)
             if size > (most := LARGEST if limit is None else limit):
-                raise refused(f"{member or archive.name!r} holds more than {most:,} bytes", archive)
+                raise _refused(f"{member or archive.name!r} holds more than {most:,} bytes", archive)
             yield content
     except (*_DAMAGED, OSError) as error:
         # EINVAL: the archive's directory points outside the file. A damaged gzip file has no number.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        raise refused(f"the archive is damaged: {error}", archive) from error
+        raise _refused(f"the archive is damaged: {error}", archive) from error
 
 
-@contextmanager
-def unpacked(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """Open a member like :func:`opened`, decompressed if its content is gzip."""
-    with opened(archive, member) as content:
-        yield decompressed(content)
-
-
-def refused(what: str, archive: Path) -> PhmrunError:
+def _refused(what: str, archive: Path) -> PhmrunError:
     """Return an error (exit 3) about an archive."""
     return PhmrunError(what, where=str(archive), code=ExitCode.DATA)
 
@@ -165,7 +160,7 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
     with ExitStack() as stack:
         streams = []
         for part in parts:
-            handle = stack.enter_context(unpacked(archives[part.archive], part.member))
+            handle = decompressed(stack.enter_context(_opened(archives[part.archive], part.member)))
             streams.append(_selected(_marked(_decoded(handle, archives[part.archive]), part), part))
         try:
             yield from zip(*streams, strict=True)
@@ -189,7 +184,7 @@ def _decoded(handle: IO[bytes], archive: Path) -> Iterator[str | None]:
             body = body.removeprefix(BYTE_ORDER_MARK)
         total += len(raw)
         if total > LARGEST:
-            raise refused(f"it holds more than {LARGEST:,} bytes", archive)
+            raise _refused(f"it holds more than {LARGEST:,} bytes", archive)
         ends = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
         if begins:
             try:

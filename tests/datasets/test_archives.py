@@ -8,7 +8,8 @@ import zipfile
 import pytest
 
 from phmrun.datasets import assembly
-from phmrun.datasets.assembly import extract, opened, unpacked
+from phmrun.datasets.assembly import assemble, extract
+from phmrun.datasets.catalogue import File, Part
 from phmrun.errors import ExitCode, PhmrunError
 
 ENTRIES = {"a/one": b"1\n", "./b/two.gz": gzip.compress(b"2\n"), "../evil": b"x", "/etc/evil": b"x"}
@@ -35,11 +36,11 @@ def write(path, kind):
 @pytest.mark.parametrize("kind", ["zip", "w", "w:gz", "w:bz2", "w:xz"])
 def test_the_content_of_a_member_comes_back(tmp_path, kind):
     archive = write(tmp_path / "all", kind)
-    with opened(archive, "b/two.gz") as handle:
-        assert handle.read(2) == b"\x1f\x8b"
-    for member, text in (("a/one", b"1\n"), ("b/two.gz", b"2\n")):
-        with unpacked(archive, member) as handle:
-            assert handle.read() == text
+    extract(archive, "b/two.gz", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == ENTRIES["./b/two.gz"]
+    parts = tuple(Part("all", member=member, markup="lines") for member in ("a/one", "b/two.gz"))
+    assemble(tmp_path, [File("out", role="text", parts=parts)], {"all": archive}, aligned=False, label="test")
+    assert (tmp_path / "out").read_text() == "1\n2\n"
 
 
 def bomb(path, kind):
