@@ -120,7 +120,7 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
     """
     from phmrun.text.agreement import read_agreement
     from phmrun.text.conllu import load
-    from phmrun.text.lines import numbered_lines, read_lines, read_parallel
+    from phmrun.text.lines import LONGEST_PARAGRAPH, numbered_lines, read_lines, read_parallel
     from phmrun.text.nli_pairs import read_pairs
 
     if format == "parallel" and len(files) == 2:
@@ -134,7 +134,8 @@ def _rows(format: str, files: Mapping[str, Path]) -> Iterator[Sizes]:
         elif format == "conllu":
             yield from ({"sentences": 1, "words": len(sentence)} for sentence in load(path))
         elif format == "lines":
-            yield from ({"lines": 1, "words": len(line.split())} for _, line in numbered_lines(path))
+            lines = numbered_lines(path, longest=LONGEST_PARAGRAPH)
+            yield from ({"lines": 1, "words": len(line.split())} for _, line in lines)
         elif format == "vectors":
             yield from ({"vectors": 1} for _ in numbered_lines(path))
         else:

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.progress import note
-from phmrun.text.lines import numbered_lines, read_parallel
+from phmrun.text.lines import LONGEST_PARAGRAPH, numbered_lines, read_parallel
 from phmrun.text.store import build_once
 
 Files = tuple[Path, ...]
@@ -19,8 +19,6 @@ Sides = TypeVar("Sides", bound=tuple[Path, ...])
 Row = tuple[str, ...]
 LAST = "lines.json"
 """File that is written last and marks a complete directory."""
-LONGEST_LINE = 1 << 24
-"""Bytes; running text may have a paragraph a line."""
 
 
 def held_out(files: Sides, share: float, cache: Path, *, running: bool = False) -> tuple[Sides, Sides]:
@@ -96,7 +94,7 @@ def _rows(files: Files, *, empty: bool = False) -> Iterator[Row]:
         PhmrunError: (exit 3) A file is malformed; the message names it and the line.
     """
     if len(files) == 1:
-        return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_LINE))
+        return ((line,) for _, line in numbered_lines(files[0], longest=LONGEST_PARAGRAPH))
     return read_parallel(*files, empty=empty)
 
 

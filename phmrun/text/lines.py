@@ -21,6 +21,8 @@ COMPRESSED = (GZIP_MAGIC, b"\xfd7zXZ\0", b"BZh91AY&SY", b"\x28\xb5\x2f\xfd", b"P
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 LONGEST_LINE = 1 << 20
 """Longest line in bytes; a longer one is not a sentence, and would break the bound on memory."""
+LONGEST_PARAGRAPH = 1 << 24
+"""Longest line of running text in bytes; a line may be a paragraph or a document."""
 
 
 def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:

@@ -23,11 +23,11 @@ from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.items import Items, checksum
 from phmrun.models.model_folder import folder_checksum, folder_tokenizer
 from phmrun.tasks.lm.config import LanguageModelExperiment, StreamDataConfig
-from phmrun.tasks.lm.preparation import LONGEST_LINE, StreamSettings, prepare_stream, text_lines
+from phmrun.tasks.lm.preparation import StreamSettings, prepare_stream, text_lines
 from phmrun.tasks.lm.segments import Segment, SegmentPlan, parts
 from phmrun.tasks.lm.vocabulary import StreamVocabulary
 from phmrun.text.division import held_out
-from phmrun.text.lines import numbered_lines
+from phmrun.text.lines import LONGEST_PARAGRAPH, numbered_lines
 from phmrun.text.store import Prepared, StreamStore
 
 KNOWN = "known"
@@ -169,7 +169,7 @@ class StreamData(DataModule[StreamVocabulary]):
 
     def inputs(self, split: str) -> Iterator[str]:
         """Return the non-blank lines of a split."""
-        lines = numbered_lines(self.files[split], longest=LONGEST_LINE)
+        lines = numbered_lines(self.files[split], longest=LONGEST_PARAGRAPH)
         return (line for _, line in lines if line.strip())
 
     def train_dataloader(self) -> DataLoader[StreamBatch]:
@@ -237,7 +237,8 @@ def is_raw(path: Path) -> bool:
 
     Only a text's first :data:`LINES` lines are read. Marks are , ; : ! ? behind a letter or digit.
     """
-    words = [word for _, line in islice(numbered_lines(path, longest=LONGEST_LINE), LINES) for word in line.split()]
+    lines = islice(numbered_lines(path, longest=LONGEST_PARAGRAPH), LINES)
+    words = [word for _, line in lines for word in line.split()]
     attached = sum(len(word) > 1 and word[-1] in ",;:!?" and word[-2].isalnum() for word in words)
     return attached > ATTACHED * len(words)
 

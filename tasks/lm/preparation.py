@@ -19,13 +19,12 @@ from phmrun.files import write_json
 from phmrun.progress import note, progress
 from phmrun.tasks.lm.config import BPE
 from phmrun.tasks.lm.vocabulary import StreamVocabulary, count_words, without_end
-from phmrun.text.lines import numbered_lines
+from phmrun.text.lines import LONGEST_PARAGRAPH, numbered_lines
 from phmrun.text.store import TRAIN, Prepared, StreamStore, prepare
 from phmrun.text.tokenizer import learn_bpe
 from phmrun.text.words import Splitting
 
 VERSION = 1  # increased when the same text and settings give other ids or another layout
-LONGEST_LINE = 1 << 24  # bytes; a line may be a paragraph or a document
 STEP = 1024  # lines between two progress updates
 CHUNK = 4096  # lines that are written at a time
 
@@ -149,7 +148,7 @@ def text_lines(path: Path, label: str) -> Iterator[str]:
         PhmrunError: (exit 3) The file is missing or malformed.
     """
     with progress(label, None, "lines") as advance:
-        for number, line in numbered_lines(path, longest=LONGEST_LINE):
+        for number, line in numbered_lines(path, longest=LONGEST_PARAGRAPH):
             if number % STEP == 0:
                 advance(STEP)
             yield without_end(line)

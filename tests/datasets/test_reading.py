@@ -18,21 +18,20 @@ def dataset(format, **sizes):
 
 
 @pytest.mark.parametrize(
-    ("format", "texts", "expected"),
+    ("format", "text", "expected"),
     [
-        ("parallel", ["a\nb\n"], {"lines": 2}),
-        ("snli", ['{"gold_label": "-", "sentence1": "a", "sentence2": "b"}\n'
-                  '{"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}\n'], {"pairs": 1, "unlabelled": 1}),
-        ("quora", ["1\ta\tb\t7\n0\ta\t\t8\n"], {"pairs": 1, "unlabelled": 1}),
-        ("vectors", ["the 0.1 0.2\n. . 0.1 0.2\n"], {"vectors": 2}),
+        ("parallel", "a\nb\n", {"lines": 2}),
+        ("snli", '{"gold_label": "-", "sentence1": "a", "sentence2": "b"}\n'
+                 '{"gold_label": "neutral", "sentence1": "a", "sentence2": "b"}\n', {"pairs": 1, "unlabelled": 1}),
+        ("quora", "1\ta\tb\t7\n0\ta\t\t8\n", {"pairs": 1, "unlabelled": 1}),
+        ("vectors", "the 0.1 0.2\n. . 0.1 0.2\n", {"vectors": 2}),
+        ("lines", "a " * 2**20, {"lines": 1, "words": 2**20}),  # 2 MiB: the text of a whole document
     ],
 )  # fmt: skip
-def test_unlabelled_items_and_single_sides_are_counted(tmp_path, format, texts, expected):
-    files = {}
-    for number, text in enumerate(texts):
-        files[str(number)] = tmp_path / str(number)
-        files[str(number)].write_bytes(gzip.compress(text.encode()))
-    assert count(dataset(format), "train", files) == expected
+def test_unlabelled_items_single_sides_and_long_lines_are_counted(tmp_path, format, text, expected):
+    path = tmp_path / "packed"
+    path.write_bytes(gzip.compress(text.encode()))
+    assert count(dataset(format), "train", {"role": path}) == expected
 
 
 def test_counts_are_compared_with_what_is_published(data):
