@@ -42,7 +42,13 @@ COMPARED = (
 """Facts of an entry that can change computed values."""
 COMPUTING = ("phmrun", "torch", "pytorch-lightning", "numpy", "sentencepiece", "sacrebleu", "torchmetrics")
 """Packages whose versions are kept."""
-_SECRET = re.compile(r"(?i)((?:^|[-_.])(?:api[-_]?key|token|secret|password)=).+|(?<=://)[^/@\s]+(?=@)")
+_NAME = "(?:api[-_]?key|token|secret|password)"
+_SECRET = re.compile(
+    rf"(?i)((?:^|[-_.\0]){_NAME}="  # a.token=VALUE
+    rf"|(?:^|\0)--?(?:[^=\0]*[-_.])?{_NAME}\0(?!-))[^\0]+"  # --a-token VALUE
+    r"|(?<=://)[^/@\s\0]+(?=@)"  # https://LOGIN@host
+)
+"""Secrets in the words of a command, joined by NUL."""
 
 
 def now() -> str:
@@ -53,12 +59,11 @@ def now() -> str:
 def command() -> list[str]:
     """Return the command line without secrets.
 
-    Values of options such as ``--api-key=…`` (also token, secret, password), and logins in addresses, are replaced by
-    ``***``. A value in a word of its own (``--token VALUE``) is not. The program is its file name, or ``python`` if
-    unknown.
+    Values of options such as ``--api-key=…`` or ``--token …`` (also secret, password), and logins in addresses, are
+    replaced by ``***``. The program is its file name, or ``python`` if unknown.
     """
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
-    return [program, *(_SECRET.sub(lambda match: f"{match[1] or ''}***", word) for word in sys.argv[1:])]
+    return _SECRET.sub(lambda match: f"{match[1] or ''}***", "\0".join([program, *sys.argv[1:]])).split("\0")
 
 
 @functools.cache
