@@ -15,7 +15,8 @@ from phmrun.kernels.dropout import dropout_mask
 
 State = tuple[Tensor, Tensor]
 
-# On a GPU, cuDNN copies weights that are built at each call. Its warning names a remedy for parameters alone.
+# On a GPU, cuDNN copies weights that are built at each call. Its warning names a remedy for parameters alone. A filter
+# around the call would make Python forget, at each step, which other warnings it has shown.
 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
 
 
