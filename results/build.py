@@ -27,7 +27,7 @@ from phmrun.ledger.wording import duration, number
 from phmrun.metric import metric_of
 from phmrun.report.content import environments
 from phmrun.results.baselines import baseline_rows
-from phmrun.results.comparison import all_pairs
+from phmrun.results.comparison import all_pairs, differences
 from phmrun.results.costs import cost_of
 from phmrun.results.layout import lay_out, verdict_notes, verdict_table
 from phmrun.results.plots.canvas import save_figure
@@ -74,7 +74,7 @@ class Sweep:
             raise PhmrunError(what, where=str(self.file), hint=f"phmrun sweep {self.file} --plan", code=ExitCode.DATA)
         self.title = self.table.title or self.name
         self.score = self.table.headings[0].score
-        self.compared = dict(self.view.differences(self.margin))
+        self.compared = differences(self.table, self.margin)
         self.withdrawn: dict[int, str] = {}
         entries = [line[0].entries for line in self.table.figures]
         self.dense = next((row for row, its in enumerate(entries) if its and its[0].is_baseline), None)

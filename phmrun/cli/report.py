@@ -85,7 +85,5 @@ def _write(names: list[str], path: Path, runs_dir: Path, *, refresh: float | Non
         subject = Subject(f"{heading(runs)}, {counted(len(runs), 'run')}", "\n".join(commands))
     if refresh is None:
         selection.require_runs(runs_dir)
-    written = write_report(
-        subject, statuses, selection.table, selection.differences(), path, trials, refresh=refresh or 0.0
-    )
+    written = write_report(subject, statuses, selection.table, path, trials, refresh=refresh or 0.0)
     return written, sum(status.state in LEFT for status in (*statuses, *trials))

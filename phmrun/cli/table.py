@@ -85,7 +85,7 @@ def table(
         from phmrun.cli.sweep_output import tell_faults
         from phmrun.results import render
         from phmrun.results.baselines import baseline_rows
-        from phmrun.results.comparison import all_pairs
+        from phmrun.results.comparison import all_pairs, differences
         from phmrun.results.costs import require_cost
         from phmrun.results.layout import lay_out, pair_facts, plain_rows
         from phmrun.sweeps.results import Asked, view
@@ -102,7 +102,7 @@ def table(
 
     def compared(part: "View") -> "tuple[Comparisons, list[RowComparison]]":
         """Return the comparisons with the dense cells, and those of all pairs; empty if they are not asked for."""
-        beside_dense = part.differences(margin) if significance and not every_pair else {}
+        beside_dense = differences(part.table, margin) if significance and not every_pair else {}
         return beside_dense, all_pairs(part.table, margin) if every_pair else []
 
     def laid(part: "View") -> "tuple[list[Grid], list[str]]":

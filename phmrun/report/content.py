@@ -24,7 +24,7 @@ from phmrun.ledger.record import absolute_paths, portable
 from phmrun.ledger.wording import duration, number, row_name, shared, title
 from phmrun.metric import metric_of
 from phmrun.results.baselines import baseline_rows
-from phmrun.results.comparison import Comparisons
+from phmrun.results.comparison import Comparisons, differences
 from phmrun.results.costs import points_of
 from phmrun.results.layout import lay_out
 from phmrun.results.plots.canvas import save_figure
@@ -132,7 +132,6 @@ def write_report(
     subject: Subject,
     statuses: Sequence[CellStatus],
     table: ResultTable,
-    differences: Comparisons,
     path: Path,
     trials: Sequence[CellStatus] = (),
     *,
@@ -148,7 +147,6 @@ def write_report(
         subject: The sweep or runs.
         statuses: States of its cells.
         table: Its results.
-        differences: Comparisons with the dense cells.
         path: The HTML file; the other files are beside it and named after it. A missing directory is created. Existing
             files are replaced.
         trials: States of the trials of tuning.
@@ -170,11 +168,12 @@ def write_report(
     if slots and (time_left := Estimate([*trials, *statuses]).total(left, slots)) is not None:
         totals += f" About {duration(time_left)} left."
     paper = any(heading.printed is not None for heading in table.headings)
-    tables, notes = lay_out(table, differences, paper=paper)
+    compared = differences(table)
+    tables, notes = lay_out(table, compared, paper=paper)
     content = {
         "title": subject.title,
         "refresh": refresh,
-        "outcome": outcome(table, differences, statuses),
+        "outcome": outcome(table, compared, statuses),
         "opening": f"{totals} Written {environment.now()}.",
         "tables": tables,
         "notes": notes,

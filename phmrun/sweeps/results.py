@@ -9,7 +9,6 @@ from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs, unchanged
 from phmrun.ledger.status import State
 from phmrun.papers.table import PaperTable, column_groups
-from phmrun.results.comparison import Comparisons, differences
 from phmrun.results.entries import Entry, recorded_marks, settings_of
 from phmrun.results.long_table import PaperShape, Results, done
 from phmrun.results.table import Heading, ResultTable
@@ -39,13 +38,6 @@ class View:
     results: Results
     table: ResultTable
     statuses: Sequence[CellStatus] = ()  # cells of a sweep
-
-    def differences(self, margin: float | None = None) -> Comparisons:
-        """Return comparisons with the dense cells, by row and column.
-
-        Cells whose baselines were all trained for another length are left out.
-        """
-        return differences(self.table, margin)
 
     def by_task(self, asked: Asked) -> list["View"]:
         """Return a view for each task.

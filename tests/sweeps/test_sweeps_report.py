@@ -10,8 +10,9 @@ from phmrun.config import to_yaml
 from phmrun.ledger import Run, State
 from phmrun.ledger.segment import Segment
 from phmrun.report.content import outcome, subject_of, write_report
+from phmrun.results.comparison import differences
 from phmrun.sweeps.cell_status import survey
-from phmrun.sweeps.results import View, results_of
+from phmrun.sweeps.results import results_of
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def page(stood, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     created, statuses = stood
     place = tmp_path / "out" / "page.html"
-    return write_report(subject_of(created), statuses, results_of(created, statuses).pivot(), {}, place)
+    return write_report(subject_of(created), statuses, results_of(created, statuses).pivot(), place)
 
 
 def test_the_page_has_everything(page):
@@ -118,7 +119,7 @@ def test_many_runs_have_a_filter_and_running_ones_the_time_left(stood, tmp_path)
     with started.lock():
         statuses = survey(created, tmp_path / "runs")
         table = results_of(created, statuses).pivot()
-        path, *_ = write_report(subject_of(created), statuses * 3, table, {}, tmp_path / "page.html", refresh=10.0)
+        path, *_ = write_report(subject_of(created), statuses * 3, table, tmp_path / "page.html", refresh=10.0)
     tags = Tags()
     tags.feed(text := path.read_text())
     assert tags.open == []
@@ -134,9 +135,8 @@ def test_outcome_is_the_verdict_in_one_sentence(stood, tmp_path):
     run.add_metrics({"test/accuracy": {"value": 82.5, "signature": "labels:a+b"}})
     run.set_state(State.DONE, step=20)
     statuses = survey(created, tmp_path / "runs")[:4]
-    results = results_of(created, statuses)
-    view = View(results, results.pivot(), statuses)
-    assert outcome(view.table, view.differences(), statuses) == (
+    table = results_of(created, statuses).pivot()
+    assert outcome(table, differences(table), statuses) == (
         "Beside the baseline, phm n=2 is undecided in test accuracy (%): "
         "82.25 (+1.75, -2.36 to +5.86) with 72 parameters."
     )
