@@ -98,12 +98,11 @@ def _finished(what: list[str], runs_dir: Path) -> "tuple[list[Run], list[Run]]":
     from phmrun.ledger import Run, State
 
     if len(what) == 1 and what[0].endswith((".yaml", ".yml")):
-        from phmrun.sweeps.cell_status import CellState, survey
-        from phmrun.sweeps.planning import chosen, planned, tuned_rows
+        from phmrun.sweeps.cell_status import CellState, look, survey
+        from phmrun.sweeps.planning import chosen, planned
 
-        plan = planned(what[0], seeds=MOST_SEEDS, ledger=runs_dir)
-        tried = [status for row in tuned_rows(plan, runs_dir) for status in row.all_trials]
-        cells = survey(chosen(plan, runs_dir), runs_dir)
+        plan = chosen(planned(what[0], seeds=MOST_SEEDS, ledger=runs_dir), runs_dir)
+        tried, cells = [look(cell, runs_dir) for cell in plan.trials], survey(plan, runs_dir)
         paths = [
             dict.fromkeys(s.run.path for s in statuses if s.run and (s.state is CellState.DONE or s.diverged))
             for statuses in (tried, cells)

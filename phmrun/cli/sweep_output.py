@@ -10,14 +10,16 @@ from typing import Any
 
 from phmrun.cli import console
 from phmrun.errors import ExitCode, counted
-from phmrun.files import last_lines
+from phmrun.files import last_lines, read_text
 from phmrun.grouping import grouped_by
 from phmrun.ledger.wording import duration, row_name
 from phmrun.statistics.welch import detectable_deviations, deviation_of
 from phmrun.sweeps.cell_status import LOG, CellState, CellStatus, Estimate, distinct, look, progress, runs_left, tally
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.results import results_of
+from phmrun.sweeps.scheduler import Event
 from phmrun.sweeps.selection import SEED
+from phmrun.sweeps.view import faults
 
 
 def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, as_json: bool) -> None:
@@ -122,46 +124,62 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int
 
 
 def tell_faults(statuses: Iterable[CellStatus]) -> None:
-    """Print on stderr the cells that cannot run, one line for each reason.
-
-    The line has the first cell's state and label, and the number of others.
-    """
-    faulty = [status for status in statuses if status.cell.fault is not None]
-    for reason, group in grouped_by(faulty, lambda status: str(status.cell.fault)).items():
-        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
-        console.print_aside(f"{group[0].state}: {group[0].cell.label}{others}: {reason}")
+    """Print on stderr the cells that cannot run, by :func:`phmrun.sweeps.view.faults`."""
+    for line in faults(statuses):
+        console.print_aside(line)
 
 
-def tell_failures(statuses: Iterable[CellStatus], bad: Mapping[str, Sequence[str]]) -> None:
+def tell_failures(statuses: Iterable[CellStatus], failures: Mapping[str, Event]) -> None:
     """Print on stderr the failed runs, with the last lines of their logs.
 
-    ``bad`` holds log lines by run id; without any, they are read from ``output.log`` in the run's directory.
+    ``failures`` are events with log lines, by run id; without any, they are read from ``output.log`` in the run's
+    directory.
     """
     for status in statuses:
         name = str(status.cell.run_id)
         reason = f": {status.reason}" if status.reason else ""
         console.print_aside(f"\n{status.state}: {status.cell.label} ({name}){reason}")
-        for line in bad.get(name) or (last_lines(status.run.path / LOG) if status.run else []):
+        lines = failures[name].log if name in failures else []
+        for line in lines or (last_lines(status.run.path / LOG) if status.run else []):
             console.print_aside(f"  {line}")
 
 
-def outcome(statuses: Sequence[CellStatus], bad: Mapping[str, Sequence[str]], as_json: bool) -> ExitCode:
+def tell_script(path: Path | None, runs: int, job: str | None, summary: Mapping[str, Any] | None) -> None:
+    """Print the number of a SLURM job, or its script if it was not submitted.
+
+    Args:
+        path: The script; None: there is nothing to submit.
+        runs: Number of its runs.
+        job: SLURM's number; None: it was not submitted.
+        summary: Keys of a JSON value, to which "script" (the path) and "job" are added; None: print text.
+    """
+    if path and job is None:
+        console.print_aside(f"submit it by: sbatch {path}")
+    if summary is not None:
+        console.print_json({**summary, "script": path, "job": job})
+    elif job is not None:
+        console.print_line(f"{counted(runs, 'run')} submitted as SLURM job {job}")
+    elif path:
+        print(read_text(path), end="")
+
+
+def outcome(statuses: Sequence[CellStatus], failures: Mapping[str, Event], as_json: bool) -> ExitCode:
     """Print the outcome of a sweep and return its exit code.
 
     Args:
         statuses: States of all cells.
-        bad: Last log lines of the runs that failed in this call, by run id.
+        failures: Events of the runs that failed in this call, by run id.
         as_json: Print failures only.
 
     Returns:
         ``ExitCode.SWEEP`` if a run has failed, in this call or before, or a cell cannot run: it is invalid, its data
         are missing, or no trial of it has a score; otherwise ``ExitCode.OK``.
     """
-    failed = [status for status in distinct(statuses) if status.state is CellState.FAILED or status.cell.run_id in bad]
-    tell_failures(failed, bad)
+    failed = [s for s in distinct(statuses) if s.state is CellState.FAILED or s.cell.run_id in failures]
+    tell_failures(failed, failures)
     if not as_json:
         console.print_line(f"{counted(len(statuses), 'cell')}: {_counted(tally(statuses))}")
-    if any(status.cell.run_id not in bad for status in failed):
+    if any(status.cell.run_id not in failures for status in failed):
         console.print_aside("--retry-failed runs failed cells again.")
     return ExitCode.SWEEP if failed or any(status.cell.fault for status in statuses) else ExitCode.OK
 

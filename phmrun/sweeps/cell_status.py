@@ -152,6 +152,16 @@ def distinct(statuses: Iterable[CellStatus]) -> list[CellStatus]:
     return list(by_run.values())
 
 
+def to_run(statuses: Iterable[CellStatus], retry_failed: bool) -> list[CellStatus]:
+    """Return the cells that are neither done nor failed, each experiment once.
+
+    With ``retry_failed``, failed cells are among them, too. Cells that cannot be run (invalid, or data missing) are
+    left out.
+    """
+    over = {CellState.DONE} if retry_failed else {CellState.DONE, CellState.FAILED}
+    return [status for status in distinct(statuses) if status.state not in over]
+
+
 def runs_left(plan: Plan, statuses: Iterable[CellStatus], trials: Sequence[CellStatus]) -> list[CellStatus]:
     """Return the runs of a sweep with work left, each once: trials, then cells whose runs are no trials."""
     replicates = plan.sweep.file.replicates  # each keeps one of its trials, and so does a row's pilot

@@ -25,10 +25,11 @@ from phmrun.ledger.sameness import runs_beside
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins, plugin_marks
 from phmrun.sweeps.cell import Cell, Inspect, Inspected, Make
+from phmrun.sweeps.cell_status import CellState, CellStatus, survey, unblocked
 from phmrun.sweeps.file import Sweep, load_sweep
 from phmrun.sweeps.plan import Plan, plan, reseeded, varied
 from phmrun.sweeps.selection import SEED, fits, read_selection
-from phmrun.sweeps.tuning import Tuned, settled, with_choices
+from phmrun.sweeps.tuning import settled, with_choices
 
 
 def planned(
@@ -200,19 +201,28 @@ def maker(made: Plan) -> Make:
     return make
 
 
-def tuned_rows(made: Plan, runs_dir: Path, make: Make | None = None) -> list[Tuned]:
-    """Return the rows of a sweep with their trials, from recorded runs.
-
-    The result is empty if the sweep tunes nothing.
-    """
-    return settled(made, runs_dir, make or maker(made)) if made.sweep.file.tune else []
-
-
 def chosen(made: Plan, runs_dir: Path) -> Plan:
     """Return the plan with the best trials' values; unchanged if the sweep tunes nothing."""
+    if not made.sweep.file.tune:
+        return made
     make = maker(made)
-    rows = tuned_rows(made, runs_dir, make)
-    return with_choices(made, rows, make) if rows else made
+    return with_choices(made, settled(made, runs_dir, make), make)
+
+
+def surveyed(file: str, only: list[str] | None, seeds: int | None, runs_dir: Path) -> tuple[Plan, list[CellStatus]]:
+    """Return a sweep's plan, with tuned values chosen so far, and its cells' states.
+
+    Cells whose data are not on this machine have the state on record, if there is a run: :func:`unblocked`.
+
+    Raises:
+        PhmrunError: (exit 2) As :func:`planned`.
+    """
+    current = chosen(planned(file, only, seeds), runs_dir)
+    statuses = survey(current, runs_dir)
+    if any(status.state is CellState.BLOCKED for status in statuses):
+        recorded = survey(chosen(planned(file, only, seeds, ledger=runs_dir), runs_dir), runs_dir)
+        statuses = unblocked(statuses, recorded)
+    return current, statuses
 
 
 def recorded_plan(file: str, runs_dir: Path, only: Sequence[str] | None = None, seeds: int | None = None) -> Plan:

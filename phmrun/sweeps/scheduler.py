@@ -52,11 +52,6 @@ class Workplace:
         self.plugins = plugins
         self.program = program
 
-    @property
-    def slurm(self) -> Path:
-        """Folder of the SLURM scripts."""
-        return self.path / "slurm"
-
     def job(self, cell: Cell, threads: int = 0) -> Job:
         """Return the job of a cell.
 

@@ -1,7 +1,7 @@
 """Progress of a sweep on stderr: one line per event, and a summary that is live on a terminal."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from phmrun.escaping import printable
+from phmrun.grouping import grouped_by
 from phmrun.ledger.history import BEST
 from phmrun.ledger.wording import duration, number
 from phmrun.progress import note
@@ -28,20 +30,13 @@ class Tracker:
         statuses: Cells at the beginning.
         runs_dir: Directory of runs.
         slots: Number of runs at a time.
-        later: Further runs of the sweep that follow, for the time left.
-        trials: True if the cells are trials of tuning.
+        later: Further runs of the sweep, for the time left, if the cells are trials of tuning.
     """
 
     def __init__(
-        self,
-        statuses: Sequence[CellStatus],
-        runs_dir: Path,
-        slots: int,
-        *,
-        later: Sequence[CellStatus] = (),
-        trials: bool = False,
+        self, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, later: Sequence[CellStatus] | None = None
     ) -> None:
-        self.later, self.trials = list(later), trials
+        self.later, self.trials = later or (), later is not None
         self.statuses = {status.cell.run_id or f"#{place}": status for place, status in enumerate(statuses)}
         self.runs_dir = runs_dir
         self.slots = slots
@@ -80,11 +75,12 @@ View = Callable[[Event | None], None]  # shows an event; None: time has passed
 
 
 @contextmanager
-def shown(tracker: Tracker, console: Console) -> Iterator[View]:
+def shown(tracker: Tracker) -> Iterator[View]:
     """Yield a view of a sweep: a function that takes events.
 
     Each event is a line on stderr. The summary is live on a terminal, else a line every 30 seconds.
     """
+    console = Console(stderr=True)
     live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True) if live else note
     looked = time.monotonic()
@@ -94,7 +90,7 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
         nonlocal looked
         if event is not None:
             tracker.take(event)
-            say(said(event, trial=tracker.trials))
+            say(printable(said(event, trial=tracker.trials)))
         if time.monotonic() - looked >= (REFRESH if live else SUMMARY_EVERY):
             looked = time.monotonic()
             summarize()
@@ -109,6 +105,17 @@ def shown(tracker: Tracker, console: Console) -> Iterator[View]:
     with live or nullcontext():
         summarize()
         yield show
+
+
+def faults(statuses: Iterable[CellStatus]) -> Iterator[str]:
+    """Yield one line for each reason why cells cannot run.
+
+    The line has the first cell's state and label, and the number of others.
+    """
+    faulty = [status for status in statuses if status.cell.fault is not None]
+    for reason, group in grouped_by(faulty, lambda status: str(status.cell.fault)).items():
+        others = f" and {len(group) - 1} more" if len(group) > 1 else ""
+        yield f"{group[0].state}: {group[0].cell.label}{others}: {reason}"
 
 
 def said(event: Event, *, trial: bool = False) -> str:

@@ -83,7 +83,7 @@ def phmrun(monkeypatch, tmp_path) -> Callable[..., Result]:
     monkeypatch.setattr(planning, "inspector_of", lambda sweep, ledger=None, **_: toy_experiment.inspect)
     monkeypatch.setattr(planning, "options_of", toy_experiment.options_of)
     monkeypatch.setattr(verb, "Workplace", partial(Workplace, program=toy_planner.PROGRAM))
-    monkeypatch.setattr(verb, "_devices", lambda made: [])
+    monkeypatch.setattr(verb, "devices_of", lambda plan: [])
 
     command = next(verb for verb in VERBS if verb.name == "sweep").load()
 

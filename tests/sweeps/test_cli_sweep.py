@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -55,9 +56,16 @@ def test_a_trial_without_its_data_ends_the_sweep(phmrun, written):
     assert (str(result.exception), result.exception.code) == ("the dataset 'lost' is not on this machine", 3)
 
 
+def test_a_trial_that_cannot_start_ends_the_sweep_with_the_reason(phmrun, written, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/.sweeps").touch()  # a file in the place of the folder
+    error = phmrun(written({"task": "toy", "tune": {"model.width": [4]}})).exception
+    assert (error.what.partition(": ")[0], error.code) == ("the trial seed 1 · model.width 4 could not start", 5)
+
+
 def test_at_the_time_limit_a_tuned_sweep_tells_how_far_it_is(phmrun, written, monkeypatch):
     notes = []
-    monkeypatch.setattr("phmrun.cli.sweep.note", notes.append)
+    monkeypatch.setattr("phmrun.sweeps.execution.note", notes.append)
     result = phmrun(written({"task": "toy", "tune": {"model.width": [4, 6]}}), "--hours", "0", "--json")
     assert result.exit_code == 0, repr(result.exception)
     assert json.loads(result.stdout)["trials"] == {"missing": 2}
@@ -78,14 +86,15 @@ def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
     assert phmrun(file, "--retry-failed").stdout == "3 cells: 2 done · 1 failed\n"
 
 
-def test_a_script_for_slurm(phmrun, written, tmp_path):
+def test_a_script_for_slurm(phmrun, written):
     result = phmrun(written(FOUR), "--script", "--sbatch", "partition=gpu", "--jobs", "2")
     assert result.exit_code == 0
     assert "#SBATCH --array=0-2%2\n" in result.stdout
     assert "#SBATCH --partition=gpu\n" in result.stdout
     assert "submit it by: sbatch /" in result.stderr
-    commands = next((tmp_path / "runs/.sweeps").glob("*/slurm/1/commands.txt")).read_text().splitlines()
-    assert len(commands) == 3
+    facts = json.loads(phmrun(written(FOUR), "--script", "--json").stdout)
+    commands = Path(facts["script"]).with_name("commands.txt").read_text().splitlines()
+    assert (facts["job"], len(commands)) == (None, 3)
     assert all(" train toy --config " in command for command in commands)
 
 

@@ -55,11 +55,8 @@ class Sweep:
         return actual
 
     def results(self) -> dict[str, tuple[str, object]]:
-        actual = {}
-        for name in runs_of(self.plan):
-            run = Run(self.runs_dir / name)
-            actual[name] = ((run.path / "steps").read_text(), run.metrics())
-        return actual
+        runs = [Run(self.runs_dir / name) for name in runs_of(self.plan)]
+        return {run.id: ((run.path / "steps").read_text(), run.metrics()) for run in runs}
 
     def pids(self) -> list[int]:
         """The living processes of the runs."""

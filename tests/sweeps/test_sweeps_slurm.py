@@ -41,7 +41,7 @@ def sweep(written, tmp_path):
 
 def write(sweep, **options):
     created, workplace = sweep
-    slurm = Slurm(workplace.slurm, created.sweep.name, **options)
+    slurm = Slurm(workplace.path / "slurm", created.sweep.name, **options)
     return slurm, slurm.write([workplace.job(cell) for cell in created.cells])
 
 
@@ -59,7 +59,7 @@ def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, clust
     monkeypatch.setenv("FAKE_PACE", "0.2")
     created, workplace = sweep
     monkeypatch.setenv("FAKE_SLURM_UNTIL", f"{workplace.runs_dir}/steps")
-    slurm = Slurm(workplace.slurm, created.sweep.name)
+    slurm = Slurm(workplace.path / "slurm", created.sweep.name)
     slurm.submit(slurm.write([workplace.job(created.cells[0])]))
     assert "scontrol requeue 100_0" in (cluster / "calls").read_text()
     (status, *_) = survey(created, workplace.runs_dir)
@@ -85,7 +85,7 @@ def test_no_name_and_no_path_becomes_a_command_or_an_option(written, tmp_path, c
     monkeypatch.chdir(folder)
     created = planned(written({"task": "toy", "grid": {"data.name": ["good"]}}, f"{HOSTILE}.yaml"))
     workplace = Workplace(folder / "runs", created.sweep.name, program=PROGRAM)
-    slurm = Slurm(workplace.slurm, f"{created.sweep.name}\ntouch hacked\n", most=1)
+    slurm = Slurm(workplace.path / "slurm", f"{created.sweep.name}\ntouch hacked\n", most=1)
     script = slurm.write([workplace.job(cell) for cell in created.cells])
     options = [line for line in script.read_text().splitlines() if line.startswith("#SBATCH")]
     assert len(options) == 6

@@ -10,13 +10,12 @@ from typing import BinaryIO
 import fake_phmrun
 import toy_experiment
 
-from phmrun.cli.sweep import to_run
 from phmrun.config import Task
 from phmrun.registry import TASKS
 from phmrun.sweeps import executors
 from phmrun.sweeps import scheduler as scheduler_module
 from phmrun.sweeps.cell import Cell
-from phmrun.sweeps.cell_status import CellState, survey
+from phmrun.sweeps.cell_status import CellState, CellStatus, distinct, survey, to_run
 from phmrun.sweeps.executors import LocalExecutor
 from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.plan import Plan, plan
@@ -34,11 +33,8 @@ def planned(sweep: str) -> Plan:
 
 def runs_of(plan: Plan) -> dict[str, Cell]:
     """Cells that can be run, by run id; of several with one id, the first."""
-    by_id: dict[str, Cell] = {}
-    for cell in plan.cells:
-        if cell.run_id is not None:
-            by_id.setdefault(cell.run_id, cell)
-    return by_id
+    statuses = distinct(CellStatus(cell, CellState.MISSING) for cell in plan.cells)
+    return {str(status.cell.run_id): status.cell for status in statuses}
 
 
 class Fork:

@@ -64,13 +64,13 @@ class LocalExecutor:
     """Executor on this machine, one child process per slot.
 
     Args:
-        slots: Number of jobs at a time.
+        slots: Number of jobs at a time; None: one per device, else one.
         devices: GPU numbers, used in turn by the slots; if empty, jobs see the GPUs of this process.
     """
 
-    def __init__(self, slots: int, devices: Sequence[str] = ()) -> None:
+    def __init__(self, slots: int | None, devices: Sequence[str] = ()) -> None:
         self.devices = list(devices)
-        self._free = list(range(slots))
+        self._free = list(range(slots or len(devices) or 1))
         self._running: dict[str, tuple[int, subprocess.Popen[bytes]]] = {}  # slot and process of each run
 
     def room(self) -> int:

@@ -6,13 +6,15 @@ its run, requeues itself, and resumes from the last checkpoint.
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, counted
 from phmrun.escaping import shell_word
 from phmrun.files import read_text, write_text
+from phmrun.progress import note
+from phmrun.sweeps.cell_status import CellState, CellStatus
 from phmrun.sweeps.executors import Job
 
 SCRIPT, COMMANDS, RUNS, JOB = "array.sh", "commands.txt", "runs.txt", "job"
@@ -113,6 +115,14 @@ class Slurm:
         job = answer.strip().split(";")[0]
         write_text(script.with_name(JOB), f"{job}\n")
         return job
+
+    def unqueued(self, statuses: Iterable[CellStatus]) -> list[CellStatus]:
+        """Return the cells that are neither running nor in SLURM's queue; a message is logged if there are none."""
+        queued = self.queued()
+        free = [s for s in statuses if s.state is not CellState.RUNNING and s.cell.run_id not in queued]
+        if not free:
+            note(f"there is nothing to submit; in the queue: {counted(len(queued), 'run')}")
+        return free
 
     def queued(self) -> set[str]:
         """Return the ids of this sweep's runs that SLURM lists, waiting or running.
