@@ -357,10 +357,11 @@ def archive_seeds() -> list[bytes]:
 
 
 def archives(folder: Path) -> Read:
-    from phmrun.datasets.assembly import extract, unpacked
+    from phmrun.datasets.assembly import _opened, decompressed, extract
 
     def use(path: Path) -> None:
-        with unpacked(path, "folder/train.txt") as stream:
+        with _opened(path, "folder/train.txt") as packed:
+            stream = decompressed(packed)
             while stream.read(1 << 16):
                 pass
         extract(path, "folder/train.txt", folder / "out", limit=1 << 20)

@@ -103,7 +103,6 @@ DNLI = '{"label": "positive", "sentence1": "a", "sentence2": "b"}'
         ("snli", f"{SNLI_HEADER}\nneutral\t( x )\ta\n", 2, "3 columns"),
         ("snli", f"{SNLI_HEADER}\n" + "\t".join("neutral" for _ in range(8)), 2, "8 columns"),
         ("snli", SNLI_HEADER, None, "no labelled pair"),
-        ("snli", record(label="-"), None, "no labelled pair"),
         ("snli", "\n \n", None, "only empty lines"),
         ("scitail", "a\tb\tentails\na\tb\n", 2, "2 columns instead of 3"),
         ("scitail", "a\tb\tcontradiction\n", 1, "no label"),
