@@ -54,20 +54,6 @@ def numbers(values: Sequence[str] | None, flag: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def name_and_options(text: str) -> tuple[str, dict[str, str]]:
-    """Return name and options of "phm n=8 variant=released", the values as texts.
-
-    Raises:
-        PhmrunError: There is no name, or an option without a value.
-    """
-    name, *options = text.split() or [""]
-    pairs = [option.partition("=") for option in options]
-    if not name or not all(separator for _, separator, _ in pairs):
-        hint = "Write it as in --layer 'phm n=8'."
-        raise PhmrunError(f"{text!r} is not a structure with options", where="--layer", hint=hint)
-    return name, {key: value for key, _, value in pairs}
-
-
 def sides(text: str) -> tuple[int, int]:
     """Return (in_features, out_features) of "512x2048" or "512×2048".
 
@@ -103,6 +89,7 @@ def bench_run(
     batches: Annotated[int, measured(min=1)] = 8,
     items: Annotated[int, measured(min=1)] = 256,
     repeats: Repeats = 5,
+    plugin: Plugin = None,
     threads: Threads = 0,
     device: Device = "auto",
     runs_dir: RunsDirectory = Path("runs"),
@@ -129,6 +116,7 @@ def bench_run(
     """
     from phmrun.ledger import Run
 
+    load_plugins(plugin)
     chosen = [Run.find(runs_dir, name) for name in runs]
     with waiting("preparing"):
         from phmrun.bench.run import Amount
@@ -194,8 +182,11 @@ def bench_layers(
         phmrun bench layers --layer phm --n 4,8 --shape 512x2048 --tokens 1,64
         phmrun bench layers --layer "phm n=8 variant=released" --layer dense --json
     """
+    from phmrun.config.sections import spelled
+
     load_plugins(plugin)
-    structures = [name_and_options(text) for text in layer or STRUCTURES.names()]
+    sections = map(spelled, layer or STRUCTURES.names())
+    structures = [(section.pop("structure"), section) for section in sections]
     orders, shapes = numbers(n, "--n"), [sides(text) for text in listed(*shape or ())]
     batches, training = numbers(tokens, "--tokens"), numbers(training_tokens, "--training-tokens")
     # After all checks that do not need torch: its import takes seconds.

@@ -150,7 +150,8 @@ def _check(dataset: Dataset, as_json: bool) -> None:
         for counted in compare(dataset, part, count(dataset, part, locate(dataset.name, [part])[part])):
             verdict = Check.WRONG.value if part in wrong else counted.verdict
             rows.append({"split": part, **counted._replace(verdict=verdict)._asdict()})
-    rows += [{"split": part, "verdict": "not here"} for part in dataset.splits if part not in here]
+    missing = [part for part in dataset.splits if part not in here]
+    rows += [{"split": part, "verdict": Check.WRONG.value if part in wrong else "not here"} for part in missing]
     if as_json:
         print_json(rows)
     elif dataset.generated:

@@ -183,13 +183,13 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
     Attributes:
         layer: Structure of the weight matrices inside the blocks (`phmrun layers`; default: dense); options: --set
             layer.rank=16.
-        n: Order n of --layer phm or hypercomplex: 1/n of the dense parameters.
+        n: Order n of --layer phm: 1/n of the dense parameters.
         budget: Fraction of the dense parameters of --layer low-rank, monarch …: 1/4 or 0.25.
         embedding: Structure of the embedding tables, or an embedding such as define; options: --set embedding.n=4
             (default: dense).
         output: Structure of the output layer (default: dense).
         model: Network, for tasks with several: transformer, lstm, hf … (default: the task's).
-        preset: Size of the model: tiny (default), small, base.
+        preset: Size of the model, such as tiny, small or base (default: the task's).
         plugin: Python file that registers your own layers, tasks, metrics …; may be repeated.
         data: Dataset (`phmrun data list`; default: the built-in corpus).
         prefix: Common prefix of your parallel files: corpus/ for corpus/train.en, corpus/train.de … Files of other

@@ -40,14 +40,16 @@ def further_training(
     if not steps:
         return training.model_copy(update=limits)
     peak = max(schedule(step) for step in range(1, max(done, 1) + 1))
+    parts = {key.rpartition(".")[2] for key in chosen if key.startswith("training.schedule.")}
+    shape = {key: getattr(training.schedule, key) for key in parts}
     usual: dict[str, Any] = {
-        "schedule": ScheduleConfig(name="cosine", warmup=steps // WARMUP),
+        "schedule": ScheduleConfig(**{"name": "cosine", "warmup": steps // WARMUP, **shape}),
         "validate_every": min(training.validate_every, steps),
         "checkpoint_every": min(training.checkpoint_every, steps),
         "average": 0,
     }
-    fixed = {key.split(".")[1] for key in chosen if key.startswith("training.")}
+    fixed = {key.split(".")[1] for key in chosen if key.startswith("training.")} - {"schedule"}
     update = {key: value for key, value in usual.items() if key not in fixed}
-    if "training.optimizer.lr" not in chosen:
+    if "training.optimizer.lr" not in chosen and usual["schedule"].name != "noam":  # noam has no rate of its own
         update["optimizer"] = training.optimizer.model_copy(update={"lr": float(f"{rate * peak:.2g}")})
     return training.model_copy(update={**update, **limits})

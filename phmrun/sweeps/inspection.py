@@ -18,7 +18,7 @@ from phmrun.sweeps.cell import Inspect, Inspected
 
 TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging", "provenance"}
 """Sections that neither the network nor the data depend on."""
-LAYERS = {"layer", "embedding", "output"}
+LAYERS = {"layer", "embedding", "output", "maps"}
 """Sections that the data do not depend on. The network depends on the vocabulary's sizes and on these."""
 SMALL = 32 << 20
 """Limit in bytes of training data read for a plan; above it, the configured vocabulary sizes are counted."""

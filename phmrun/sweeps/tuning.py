@@ -264,7 +264,8 @@ def _tried(row: Tuned, runs_dir: Path, make: Make, further: Sequence[Mapping[str
     pick = min if row.lower_is_better else max
     _, best = pick(scored, key=lambda pair: pair[0])
     edges = [key for key, values in row.space.items() if _numbers(values)]
-    edges = [key for key in edges if best[key] <= min(row.space[key]) or best[key] >= max(row.space[key])]
+    valid = [values for values, status in trials if status.state is not CellState.INVALID]
+    edges = [key for key in edges if best[key] in (extreme(values[key] for values in valid) for extreme in (min, max))]
     return replace(row, values=best, at_edge=tuple(edges))
 
 

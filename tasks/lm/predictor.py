@@ -235,9 +235,11 @@ class LanguageModelPredictor(
             text = f"{unknown / count:.1%} of the words are unknown ({UNKNOWN}): "
             text += f"perplexity {of_unknown:,.1f} on these, {value:,.1f} on all others"
             warnings = (text,) if unknown >= MENTIONED * count else ()
-        if isinstance(self.network, HuggingFaceLanguageModel) and self.network.folder and self.length < FEW:
-            text = f"{self.length} tokens are read at a time, without the text before them; the network can read "
-            warnings = (*warnings, f"{text}{self.network.positions:,}: --set decoding.length={2 * FEW}")
+        if isinstance(self.network, HuggingFaceLanguageModel) and self.network.folder:
+            positions = self.network.positions
+            if self.length < min(FEW, positions):
+                text = f"{self.length} tokens are read at a time, without the text before them; the network can read "
+                warnings = (*warnings, f"{text}{positions:,}: --set decoding.length={min(2 * FEW, positions)}")
 
         def scored(nats: NDArray[np.float64], signature: str, of: str = "") -> dict[str, Score]:
             """Return bits per byte and perplexity of words with these surprisals; names end with ``of``."""
@@ -295,6 +297,7 @@ class LanguageModelPredictor(
             self._encoded(line)
             (tokens,) = self.vocabulary.stream([without_end(line)])
             hidden, state = self._read([before, *tokens[:-1]], state)
+            before = tokens[-1]
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
             bits = (nats * NAT).tolist()
             # A token's text, with the space before it; special tokens have no text, but a name.

@@ -197,7 +197,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
             PhmrunError: (exit 3) A file is malformed, or no training sentence is left.
         """
         _ = self._encoded
-        for split in self.files.keys() - {TRAIN}:
+        for split in self.files.keys() - {TRAIN, DEV}:
             self.sentences(split)
 
     def check(self, split: str) -> None:

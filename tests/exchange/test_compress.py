@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_experiments import run_of
 
+from phmrun.config.training import ScheduleConfig
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import open_run
@@ -33,6 +34,12 @@ def child_of(trained, weights, plan, layer, steps, batches=2):
     config = plan.config_of(trained.config, layer, training)
     start = derivation(trained, plan, weights, batches)
     return train(config, origin={}, runs_dir=trained.run.path.parent, derivation=start)
+
+
+def test_a_chosen_part_of_the_schedule_joins_the_cosine(parent):
+    training = parent[0].config.training.model_copy(update={"schedule": ScheduleConfig(name="noam", warmup=7)})
+    further = further_training(training, lambda step: 0.1, 1, 50, ["training.schedule.warmup"])
+    assert (further.schedule.name, further.schedule.warmup, further.optimizer.lr) == ("cosine", 7, 0.03)
 
 
 def test_a_full_rank_child_is_its_parent(parent):

@@ -206,19 +206,16 @@ def test_maps_of_a_folder_s_network_start_at_its_matrices_and_a_compressed_run_a
     assert len({str(entry.layer) for entry in plan.maps}) > 1
     training = further_training(trained.config.training, trained.module.schedule, 1, 0, [])
     derived = derivation(trained, plan, "best", 1, taught=False)
-    smaller = train(
-        plan.config_of(trained.config, layer, training), origin={}, runs_dir=tmp_path / "runs", derivation=derived
-    )
-    assert open_run(run_of(smaller)).run.about("parameters") == (
-        plan.model_parameters - plan.dense_parameters + plan.parameters
-    )
+    config = plan.config_of(trained.config, layer, training)
+    smaller = train(config, origin={}, runs_dir=tmp_path / "runs", derivation=derived)
+    total = plan.model_parameters - plan.dense_parameters + plan.parameters
+    assert open_run(run_of(smaller)).run.about("parameters") == total
 
 
 @pytest.mark.parametrize(("share", "expected"), [(None, {0.1}), (0.0, {0.0})])
 def test_dropout_of_a_folder_is_its_own_or_everywhere_that_of_the_configuration(bert, share, expected):
-    network = HuggingFaceClassifier(
-        NLIOptions(path=bert, **FROM_FOLDER, path_dropout=share), (80, LABELS), {}, sentences=2
-    )
+    options = NLIOptions(path=bert, **FROM_FOLDER, path_dropout=share)
+    network = HuggingFaceClassifier(options, (80, LABELS), {}, sentences=2)
     assert {part.p for part in network.modules() if isinstance(part, torch.nn.Dropout)} == expected
 
 

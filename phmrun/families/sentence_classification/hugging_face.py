@@ -74,10 +74,12 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
         least = int(not any(self.around))
         counts = [(part.lengths - 1).clamp(least, self.longest) for part in sentences]
         rows = []
-        for row in range(len(counts[0])):
+        for row, kept in enumerate(
+            torch.stack(counts, dim=1).tolist()
+        ):  # one wait for a GPU, not one for each sentence
             pieces = [around[0]]
-            for part, count, behind in zip(sentences, counts, around[1:], strict=False):
-                pieces += [part.tokens[row, : int(count[row])], behind]
+            for part, count, behind in zip(sentences, kept, around[1:], strict=False):
+                pieces += [part.tokens[row, :count], behind]
             rows.append(torch.cat(pieces))
         lengths = torch.tensor([len(row) for row in rows], device=device)
         second = counts[0] + len(around[0]) + len(around[1]) if len(counts) > 1 else lengths

@@ -1,10 +1,10 @@
 """Networks of transformers in language modeling: fresh, from a folder, with updates, and out again."""
 
-import itertools
 import json
 import math
 import os
 import signal
+from itertools import pairwise
 
 import peft
 import pytest
@@ -79,20 +79,22 @@ def test_an_exported_folder_is_read_by_transformers_alone_and_scores_as_its_run(
     trained = open_run(run)
     trained.load()
     torch.testing.assert_close(model(TOKENS).logits, trained.module.network.eval().model(TOKENS).logits)
-    (answer,) = trained.predictor(decoding={"mode": "surprisal"}).predict(["the w1"])
-    assert "".join(answer.values["words"]) == "the w1\n"
+    answers = [*trained.predictor(decoding={"mode": "surprisal"}).predict(["the w1", "w2"])]
+    assert "".join(answers[0].values["words"]) == "the w1\n"
+    tokens = torch.tensor([trained.vocabulary.end, *tokenizer("the w1\n").input_ids, *tokenizer("w2\n").input_ids])
+    nats = F.cross_entropy(model(tokens[None, :-1]).logits[0].detach(), tokens[1:], reduction="none")
+    bits = [bit for answer in answers for bit in answer.values["bits"]]
+    assert bits == pytest.approx((nats / math.log(2)).tolist(), rel=1e-4)
     text = (run.path.parents[1] / "corpus" / "test.aa").read_text()
-    lines = text.splitlines(keepends=True)
-    ids = [index for line in lines for index in tokenizer(line, add_special_tokens=False).input_ids]
+    ids = [index for line in text.splitlines(True) for index in tokenizer(line, add_special_tokens=False).input_ids]
     before, nats = trained.vocabulary.end, 0.0
     bounds = [len(ids) * part // 3 for part in range(4)]  # decoding.streams=3, read 8 tokens at a time
-    for begin, end in itertools.pairwise(bounds):
+    for begin, end in pairwise(bounds):
         for start in range(begin, end, 8):
             stop = min(start + 8, end)
             read = torch.tensor([[ids[start - 1] if start else before, *ids[start : stop - 1]]])
-            nats += float(
-                F.cross_entropy(model(read).logits[0].detach(), torch.tensor(ids[start:stop]), reduction="sum")
-            )
+            logits, wanted = model(read).logits[0].detach(), torch.tensor(ids[start:stop])
+            nats += float(F.cross_entropy(logits, wanted, reduction="sum"))
     bits = nats / math.log(2) / len(text.encode())
     assert run.metrics()["test/bits_per_byte"]["value"] == pytest.approx(bits, rel=1e-5)
     assert next(iter(name for name in run.metrics() if name.startswith("test/"))) == "test/bits_per_byte"
