@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -29,7 +30,7 @@ from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
 from phmrun.progress import note
-from phmrun.registry import TASKS
+from phmrun.registry import EMBEDDINGS, TASKS
 from phmrun.results.items import RunItems
 from phmrun.statistics.items import variance_of_resamples
 from phmrun.statistics.verdict import Judgement, Question, judge
@@ -160,7 +161,7 @@ class Search:
         if self.goal.by != "parameters":
             for precision in ROUNDINGS:
                 yield self._measured("rounding", f"{precision} of the run", [self.run], factored, precision)
-            if TASKS.get(trained.config.task).converts:
+            if TASKS.get(trained.config.task).converts and find_spec("ctranslate2"):
                 yield self._measured(
                     "rounding", "ctranslate2 int8 of the run", [self.run], False, "int8", "ctranslate2"
                 )
@@ -408,18 +409,20 @@ def student(run: Run, share: Fraction) -> Training:
 
 
 def _narrower(config: Experiment, sizes: tuple[int, ...], most: Fraction) -> Experiment:
-    """Return the config with the largest width that fits.
+    """Return the config of dense matrices with the largest width that fits.
 
     It has at most ``most`` parameters. Widths are below the present one, and multiples of the heads and of 8. The
-    feed-forward width, if there is one, shrinks alike, to at least 8.
+    feed-forward width, if there is one, shrinks alike, to at least 8. An embedding of several matrices stays.
 
     Raises:
         PhmrunError: (exit 2) Even the narrowest such network is larger.
     """
     model = cast(Any, config).model
-    heads = getattr(model, "heads", 1)
+    parts = {name: getattr(config, name) for name in ("layer", "embedding", "output")}
+    dense = {name: type(part)() for name, part in parts.items() if part.structure not in EMBEDDINGS}
+    config = config.model_copy(update={**dense, "maps": ()})
     for width in range(model.width - 1, 0, -1):
-        if width % heads or width % 8:
+        if width % getattr(model, "heads", 1) or width % 8:
             continue
         update: dict[str, Any] = {"width": width}
         if hasattr(model, "feedforward"):

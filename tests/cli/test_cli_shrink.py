@@ -22,11 +22,8 @@ pytestmark = pytest.mark.long
 def run(tmp_path_factory):
     """Run of a tiny translator."""
     folder = tmp_path_factory.mktemp("shrunk")
-    return run_of(
-        run_experiment(
-            configured("nmt", folder / "corpus", {"training": {"max_steps": 4, "checkpoint_every": 1}}), folder / "runs"
-        )
-    )
+    config = configured("nmt", folder / "corpus", {"training": {"max_steps": 4, "checkpoint_every": 1}})
+    return run_of(run_experiment(config, folder / "runs"))
 
 
 @pytest.fixture
@@ -74,15 +71,16 @@ def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measu
     shown = []
     results = Search(fresh, goal, progress=shown.append).results()
     assert [result.label for result in shown] == [result.label for result in results]
-    ways = {result.way for result in results}
-    assert ways == {"control", "structure", "student"}
+    assert {result.way for result in results} == {"control", "structure", "student"}
     assert results[0].way == "control"
     for result in results[1:]:
         assert result.shares["parameters"] <= 0.6
         assert result.judgement is not None
-        config = Run(result.runs[0]).config_path.read_text(encoding="utf-8")
-        assert "max_steps: 2" in config
+        assert "max_steps: 2" in Run(result.runs[0]).config_path.read_text(encoding="utf-8")
     assert recommended(results, "parameters").way == "structure"
+    trained = shrink.open_run(fresh)
+    phm = trained.config.model_copy(update={"layer": trained.config.layer.model_copy(update={"structure": "phm"})})
+    assert shrink._narrower(phm, trained.vocabulary.sizes, 10**9).layer.structure == "dense"
     of_two_seeds = replace(results[1], way="structure", runs=(Path("chose the rate"), Path("other seed")))
     assert [run.path.name for run in Search(fresh, goal)._counted(of_two_seeds)] == ["other seed"]
 
