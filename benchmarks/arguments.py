@@ -8,6 +8,7 @@ from typing import Any
 from phmrun.bench import machine
 from phmrun.cli.bench import prepare_process
 from phmrun.cli.console import print_error
+from phmrun.config.sections import spelled
 from phmrun.engine.trained_model import choose_device
 from phmrun.errors import PhmrunError
 
@@ -20,6 +21,12 @@ def parser(description: str | None, *, repeats: int) -> argparse.ArgumentParser:
     options.add_argument("--device", default="auto", help="auto, cpu or cuda")
     options.add_argument("--json", action="store_true", help="print JSON")
     return options
+
+
+def structure_of(label: str) -> tuple[str, dict[str, Any]]:
+    """Return name and options of "phm n=8"."""
+    section = spelled(label)
+    return section.pop("structure"), section
 
 
 def start(args: argparse.Namespace) -> dict[str, Any]:

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.arguments import structure_of
 from benchmarks.hugging_face import HuggingFace
-from phmrun.cli import bench as measuring
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.engine.processes import keep_freed_memory
 from phmrun.kernels.choice import LIMIT
@@ -89,7 +89,7 @@ class Training:
             model = HuggingFace(options, *sizes, smoothing=SMOOTHING, alpha=0.0, device="cpu").model.train()
             calls = {"input_ids": self.source, "decoder_input_ids": self.target, "use_cache": False}
             return model, lambda: self._cross_entropy(model(**calls).logits)
-        name, values = measuring.name_and_options(system, "--system")
+        name, values = structure_of(system)
         ours = Transformer(options, (VOCABULARY, VOCABULARY), {"layer": {"structure": name, **values}})
 
         def loss() -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.arguments import parser, start
+from benchmarks.arguments import parser, start, structure_of
 from phmrun.bench.timing import MEASUREMENT, interleave, ratios
 from phmrun.cli import bench as measuring
 from phmrun.cli import console
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--width", type=int, default=384, help="numbers of a vector")
     options.add_argument("--tokens", type=int, default=1400, help="words looked up per call")
     args = options.parse_args(arguments)
-    named = [measuring.name_and_options(text, "--embedding") for text in args.embedding or EMBEDDINGS.names()]
+    named = [structure_of(text) for text in args.embedding or EMBEDDINGS.names()]
     checked = [(name, checked_options(name, options_of(name, table=True), values)) for name, values in named]
     facts = start(args)
     sizes = {"words": args.words, "width": args.width, "tokens": args.tokens}

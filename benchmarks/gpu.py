@@ -26,7 +26,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.arguments import parser, run, start
+from benchmarks.arguments import parser, run, start, structure_of
 from benchmarks.networks import Amount, configurations, optimizer_steps
 from benchmarks.systems import Ours
 from phmrun.bench.machine import peak_memory
@@ -254,10 +254,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         measuring.print_machine(facts)
         print_agreement(compared)
         return
-    wanted = [measuring.name_and_options(text, "--layer") for text in args.layer or LAYERS]
+    wanted = [structure_of(text) for text in args.layer or LAYERS]
     amount = Amount(args.vocabulary, args.length, args.tokens, (), args.repeats)
     kinds = args.arithmetic or ARITHMETIC
-    widths = [int(text) for text in measuring.listed([args.width] if args.width else None)]
+    widths = [int(text) for text in measuring.listed(args.width)]
     plans: dict[str, dict[str, Any]] = {f"width {width}": of_width(width, args.layers) for width in widths}
     plans |= {name: {} for name in args.preset or ([] if widths else ["base"])}
     presets = {

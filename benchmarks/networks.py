@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.arguments import parser, run, start
+from benchmarks.arguments import parser, run, start, structure_of
 from benchmarks.systems import Ours, Sources, decoding
 from phmrun.bench.timing import interleave
 from phmrun.cli import bench as measuring
@@ -177,10 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.add_argument("--plugin", action="append", default=[], help="file of your own layers")
     args = options.parse_args(arguments)
     load_plugins(args.plugin)
-    wanted = [measuring.name_and_options(text, "--layer") for text in args.layer or STRUCTURES.names()]
+    wanted = [structure_of(text) for text in args.layer or STRUCTURES.names()]
     sizes = tuple(measuring.numbers(args.batch_size, "--batch-size")) or Amount.sentences
     amount = Amount(args.vocabulary, args.length, args.tokens, sizes, args.repeats)
-    presets = measuring.listed(args.preset) or ["small"]
+    presets = measuring.listed(*args.preset or ()) or ["small"]
     # All configurations are resolved before the first measurement, which takes long.
     plans = [(name, configurations(name, wanted, args.vocabulary)) for name in presets]
     facts = start(args)

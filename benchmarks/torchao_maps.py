@@ -29,7 +29,7 @@ def forms(linear: nn.Linear) -> dict[str, tuple[nn.Module, torch.dtype]]:
     from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
     from torchao.quantization.granularity import PerGroup
 
-    groups = {"weight_dtype": torch.int4, "granularity": PerGroup(32)}
+    groups = {"weight_dtype": torch.int4, "granularity": PerGroup(32)}  # type: ignore[attr-defined]
     configs: dict[str, Any] = {
         "int8 weights": quantization.Int8WeightOnlyConfig(),
         "int8 weights and inputs": quantization.Int8DynamicActivationInt8WeightConfig(),
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     warnings.simplefilter("ignore")
     logging.getLogger("torchao").setLevel(logging.ERROR)
     torch.manual_seed(1)
-    width, height = (measuring.number(part, "--size") for part in args.size.split("x"))
+    width, height = measuring.sides(args.size)
     maps = forms(nn.Linear(width, height, bias=False).eval())
     counts = measuring.numbers(args.tokens, "--tokens") or [1, 128]
     inputs = torch.randn(max(counts), width)
