@@ -233,8 +233,9 @@ class HardwareConfig(Section):
     threads: int = Field(0, ge=0, le=4096)
     """CPU threads of a process for arithmetic; 0: torch's default, fewer if other processes use cores."""
     kernels: Literal["auto", "torch", "onednn"] = "auto"
-    """Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors if a test of the run's own products
-    shows float32 accuracy, else torch's default (MKL). environment.json records the choice; a continued run keeps it.
+    """Library of float32 matrix products on the CPU. auto: oneDNN on AMD processors from Zen 5 on, if a test of the
+    run's products shows float32 accuracy; else torch's default (MKL). environment.json records the choice; a continued
+    run keeps it.
     """
     tf32: bool = False
     """Compute float32 products on a GPU in TensorFloat-32: faster on NVIDIA Ampere and later, with 10 instead of 23

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phmrun.kernels.processor import is_amd
+from phmrun.kernels.processor import amd_family
 
 Map = Callable[[Tensor], Tensor]
 """``[rows, in_features] -> [rows, out_features]``."""
@@ -143,7 +143,7 @@ class FewRows:
         """
         if self.weight.device.type != "cpu" or self.weight.dtype != torch.float32:
             return "linear"
-        if not is_amd() and _works("mkl", self.weight):
+        if not amd_family() and _works("mkl", self.weight):
             return "mkl" if rows >= MKL_ROWS else "linear"
         return fastest(self.weight, self.bias, 1 << max(0, rows - 1).bit_length())
 

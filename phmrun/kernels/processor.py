@@ -9,14 +9,14 @@ import torch
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-def is_amd() -> bool:
-    """Return True on a processor by AMD, on which MKL is slow.
+def amd_family() -> int:
+    """Return the family of a processor by AMD: 25 for Zen 3 and 4, 26 for Zen 5; 0 on other processors.
 
-    Reads ``/proc/cpuinfo``, or Python's ``platform`` if that is missing or names no vendor.
+    Reads ``/proc/cpuinfo``, or Python's ``platform`` if that is missing.
     """
-    text = CPU_INFO.read_text(encoding="utf-8") if CPU_INFO.is_file() else ""
-    vendor = re.search(r"vendor_id\s*:\s*(\S+)", text)
-    return "AMD" in (vendor[1] if vendor else platform.processor())
+    text = CPU_INFO.read_text(encoding="utf-8") if CPU_INFO.is_file() else platform.processor()
+    family = re.search(r"family\s*:?\s*(\d+)", text, re.IGNORECASE)
+    return int(family[1]) if family and "AuthenticAMD" in text else 0
 
 
 def has_avx512() -> bool:

@@ -1,11 +1,13 @@
 """Choice of the library of products: by processor, versions and accuracy; attention exempt; nothing global."""
 
+import os
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from phmrun.kernels import choice, switch
+from phmrun.kernels import choice, processor, switch
 from phmrun.kernels.attention import attend
 from phmrun.kernels.choice import Choice, Product, choose, largest_error, products_of
 from phmrun.kernels.switch import NATIVE, ONEDNN, float32_precision, onednn_products, switched
@@ -27,17 +29,20 @@ def restored():
 @pytest.fixture
 def amd(monkeypatch):
     """A processor on which the switch computes in float32."""
-    monkeypatch.setenv(choice.LIMIT, "")  # so that it is restored, whatever sets it
-    monkeypatch.delenv(choice.LIMIT)
-    monkeypatch.setattr(choice, "is_amd", lambda: True)
+    for name in (choice.LIMIT, *choice.CACHES):
+        monkeypatch.setenv(name, "")  # so that it is restored, whatever sets it
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(choice, "amd_family", lambda: choice.ZEN5)
     monkeypatch.setattr(choice, "has_avx512", lambda: True)
     monkeypatch.setattr(choice, "largest_error", lambda products: 4e-7)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
 
 
-def test_auto_takes_onednn_on_amd_and_torch_elsewhere(amd, monkeypatch):
+@pytest.mark.parametrize("family", [0, 25])
+def test_auto_takes_onednn_on_zen_5_and_torch_elsewhere(amd, monkeypatch, family):
     assert choose("auto", lambda: SHAPES).library == "onednn"
-    monkeypatch.setattr(choice, "is_amd", lambda: False)
+    assert {os.environ[name] for name in choice.CACHES} == {choice.KEPT}
+    monkeypatch.setattr(choice, "amd_family", lambda: family)
     assert choose("auto", lambda: pytest.fail("no probe is needed")).library == "torch"
 
 
@@ -132,3 +137,10 @@ def test_a_gpu_has_the_same_arithmetic_for_products_lstms_and_convolutions(tf32,
     assert products.fp32_precision == "tf32" if newer else products.allow_tf32 is usual[1]
     assert torch.backends.cudnn.allow_tf32 is usual[0]
     products.allow_tf32 = usual[1]
+
+
+def test_the_family_of_a_processor(monkeypatch, tmp_path):
+    monkeypatch.setattr(processor, "CPU_INFO", tmp_path / "cpuinfo")
+    for vendor, family, expected in (("AuthenticAMD", 26, 26), ("GenuineIntel", 6, 0)):
+        (tmp_path / "cpuinfo").write_text(f"vendor_id\t: {vendor}\ncpu family\t: {family}\n")
+        assert processor.amd_family() == expected

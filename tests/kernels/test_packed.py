@@ -13,7 +13,7 @@ from phmrun.kernels.packed import KERNELS, FewRows, fastest
 @pytest.fixture
 def measured(monkeypatch):
     """Measure kernels, as on a processor by AMD."""
-    monkeypatch.setattr(packed, "is_amd", lambda: True)
+    monkeypatch.setattr(packed, "amd_family", lambda: 25)
 
 
 SIZES = st.integers(1, 40)
