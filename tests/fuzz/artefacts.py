@@ -325,15 +325,14 @@ def store_seeds() -> list[bytes]:
 
     import numpy as np
 
-    from phmrun.tasks.lm.preparation import write_stream
     from phmrun.text.store import TokenStoreWriter
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with TokenStoreWriter(folder / "sentence-1", vocabulary_size=100) as writer:
-            for sentence in ([4, 5, 6], [7], [8, 9]):
-                writer.append(sentence)
-        write_stream(folder, [[1, 2, 1]], unknown=0, vocabulary_size=100)
+        for place, sentences in ((folder / "sentence-1", ([4, 5, 6], [7], [8, 9])), (folder, ([1, 2, 1],))):
+            with TokenStoreWriter(place, vocabulary_size=100) as writer:
+                for sentence in sentences:
+                    writer.append(sentence)
         np.save(folder / "labels.npy", np.array([0, 1, 1]))
         return [MARK.join(file.encode() + b"\n" + (folder / file).read_bytes() for file in _STORE_FILES)]
 

@@ -32,7 +32,8 @@ def test_ids_and_counts(files, tmp_path):
         "lines": 3,
         "characters": len(TRAIN),
         "tokens": 9,
-        "unknown": 0,
+        "mean_length": 3,
+        "max_length": 4,
         "types": 4,
         "unknown_rate": 0,
     }
