@@ -191,7 +191,9 @@ class TrainedRun:
         """
         return [in_shown_units(row) for row in self.run.history.read()]
 
-    def evaluate(self, split: str = "test", *, files: Sequence[AnyPath] = (), **decoding: Any) -> dict[str, Any]:
+    def evaluate(
+        self, split: str = "test", *, files: AnyPath | Sequence[AnyPath] = (), **decoding: Any
+    ) -> dict[str, Any]:
         """Score the run on a split or on other test files.
 
         The files of ``phmrun eval`` are written.
@@ -210,7 +212,7 @@ class TrainedRun:
         from phmrun.engine import evaluation, trained_model
 
         trained = trained_model.open_run(self.run)
-        return evaluation.evaluate_run(trained, split=split, decoding=decoding, files=[Path(path) for path in files])
+        return evaluation.evaluate_run(trained, split=split, decoding=decoding, files=_paths(files))
 
     def predict(self, lines: Iterable[str], **decoding: Any) -> list[Prediction]:
         """Return the predictions for lines of text.
@@ -264,6 +266,8 @@ def train(
     """
     place = directory_of_runs(runs_dir)
     request = _requested(task, place, config, plugins, extend, settings, arguments)
+    if not extend:
+        require_no_distillation(request.resolved.config)
     from phmrun.engine import experiment
 
     result = experiment.train(
@@ -275,6 +279,17 @@ def train(
         extend=extend,
     )
     return TrainedRun(Run(result.run_dir))
+
+
+def require_no_distillation(config: Experiment) -> None:
+    """Check that an experiment without a teacher sets nothing of distillation.
+
+    Raises:
+        PhmrunError: (exit 2) It does.
+    """
+    if config.distillation != type(config.distillation)():
+        what = "a run without a teacher has no distillation"
+        raise PhmrunError(what, where="distillation", hint="Add --teacher RUN, or leave distillation out.")
 
 
 def plan(
@@ -297,6 +312,11 @@ def plan(
     from phmrun.engine.experiment import dry_run
 
     return dry_run(request.resolved.config, plugins=request.plugins)
+
+
+def _paths(given: AnyPath | Sequence[AnyPath]) -> list[Path]:
+    """Return the paths of a single path, or of several."""
+    return [Path(path) for path in ([given] if isinstance(given, str | PathLike) else given)]
 
 
 def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath | None = None) -> TrainedRun:
@@ -367,11 +387,10 @@ def _requested(
             raise unknown("argument", name, [*ARGUMENTS, "config", "plugins", "settings"])
     requested = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
     requested += [(key, value, "settings") for key, value in (settings or {}).items()]
-    files = [config] if isinstance(config, str | PathLike) else list(config)
     return resolve_request(
         task,
         [(key, str(value) if isinstance(value, PathLike) else value, label) for key, value, label in requested],
-        configs=[str(path) for path in files],
-        plugins=[Path(path) for path in ([plugins] if isinstance(plugins, str | PathLike) else plugins)],
+        configs=[str(path) for path in _paths(config)],
+        plugins=_paths(plugins),
         parent=Run.find(runs_dir, extend).config_path if extend else None,
     )

@@ -27,20 +27,18 @@ class Check(NamedTuple):
         status: "ok"; "warning": a part of phmrun will not work; "failed": phmrun will not work.
         found: State of the machine.
         advice: Advice; may be empty.
-        code: Exit code if the check failed.
     """
 
     name: str
     status: Literal["ok", "warning", "failed"]
     found: str
     advice: str = ""
-    code: ExitCode = ExitCode.USAGE
 
 
 def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> None:
     """Check Python, torch, devices, data, the run directory, W&B and the disk.
 
-    Warnings are no failure. If a check has failed, the exit code is that of the first one.
+    Warnings are no failure. If a check has failed, the exit code is 2.
     """
     with waiting("preparing"):
         checks = [*_torch(), *_data(), *_machine(runs_dir)]
@@ -58,7 +56,7 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
             if check.advice:
                 console.print_line(f"     → {check.advice}")
     if failed:
-        raise typer.Exit(failed[0].code)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def _torch() -> Iterator[Check]:
@@ -107,7 +105,7 @@ def _data() -> Iterator[Check]:
     from phmrun.datasets import CATALOGUE, data_dir, is_here
 
     advice = "Name a directory in PHMRUN_DATA; the built-in corpus needs none of its files."
-    yield _writable("data directory", data_dir(), advice, ExitCode.DATA, fatal=False)
+    yield _writable("data directory", data_dir(), advice, fatal=False)
     if not os.access(_existing(data_dir()), os.R_OK | os.X_OK):
         return
     names = CATALOGUE.names()
@@ -124,7 +122,7 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
     An unusable directory of runs has failed. A missing W&B, one without a key for online mode, and less than 2 GiB of
     space are warnings.
     """
-    yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.", ExitCode.USAGE)
+    yield _writable("runs directory", runs_dir, "Give another with --runs-dir or PHMRUN_RUNS.")
     yield _mirror()
     # The directory may not exist yet, which disk_usage does not accept.
     existing = _existing(runs_dir)
@@ -145,7 +143,7 @@ def _mirror() -> Check:
     return Check("W&B", "ok", f"{version('wandb')}, {mode}")
 
 
-def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bool = True) -> Check:
+def _writable(name: str, folder: Path, advice: str, *, fatal: bool = True) -> Check:
     """Return a check that a directory can be written or created.
 
     Nothing is created. If it is not, the check has failed, or is a warning without ``fatal``.
@@ -153,7 +151,7 @@ def _writable(name: str, folder: Path, advice: str, code: ExitCode, *, fatal: bo
     existing = _existing(folder)
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Check(name, "ok", str(folder) if existing == folder.absolute() else f"{folder} (will be created)")
-    return Check(name, "failed" if fatal else "warning", f"{folder} cannot be written", advice, code)
+    return Check(name, "failed" if fatal else "warning", f"{folder} cannot be written", advice)
 
 
 def _existing(folder: Path) -> Path:

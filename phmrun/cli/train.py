@@ -59,6 +59,7 @@ def train(
         The same command again continues the run, or says that it is done.
     """
     with waiting("preparing"):
+        from phmrun.experiments import require_no_distillation
         from phmrun.ledger import Run
         from phmrun.ledger.sameness import require_same
 
@@ -77,10 +78,8 @@ def train(
 
             if not dry_run:
                 import phmrun.engine.fit  # noqa: F401  (Lightning, which takes its time)
-    distillation = request.resolved.config.distillation
-    if not (teacher or parent) and distillation != type(distillation)():
-        what = "a run without a teacher has no distillation"
-        raise PhmrunError(what, where="distillation", hint="Add --teacher RUN, or leave distillation out.")
+    if not (teacher or parent):
+        require_no_distillation(request.resolved.config)
     asking = (lambda run: None) if yes else _ask
     if request.task.runner:
         if extend or teacher:

@@ -85,9 +85,8 @@ def from_validation(
     problems: dict[str, Problem] = {}
     for detail in error.errors(include_url=False):
         path, kind, value = detail["loc"], detail["type"], detail["input"]
-        field = schema.model_fields.get(str(path[0])) if len(path) == 2 else None
-        if field and get_origin(field.annotation) in (Union, types.UnionType):
-            path = path[:1]  # the second part is a type of the union
+        if get_origin(_annotation(schema, path[:-1])) in (Union, types.UnionType):
+            path = path[:-1]  # the last part is a type of the union
         key = (prefix + ".".join(str(part) for part in path)).removesuffix(".") or "configuration"
         expected = _valid_values(schema, path)
         close = nearest(value, expected) if isinstance(value, str) and kind in ("literal_error", UNREGISTERED) else []
@@ -99,6 +98,14 @@ def from_validation(
         what = f"{problems[key].what} or {what}" if key in problems else what
         problems[key] = Problem(key, what, origin_label, expected, close)
     return list(problems.values())
+
+
+def _annotation(kind: Any, path: tuple[int | str, ...]) -> Any:
+    """Return the type of the field at a path of sections; ``None`` if it leads to none."""
+    for part in path:
+        field = kind.model_fields.get(str(part)) if is_section(kind) else None
+        kind = field.annotation if field else None
+    return kind
 
 
 def _valid_values(section: type[Section], path: tuple[int | str, ...]) -> list[str]:

@@ -264,14 +264,16 @@ def choose_device(name: str) -> str:
     "auto" is "cuda" if there is a GPU, else "cpu". Other names are returned unchanged.
 
     Raises:
-        PhmrunError: (exit 2) The name is of no kind of device, or of CUDA's, which this machine lacks.
+        PhmrunError: (exit 2) This machine, or this torch, has no such device.
     """
     has_cuda = torch.cuda.is_available()
     if name == "auto":
         return "cuda" if has_cuda else "cpu"
-    if name.partition(":")[0] not in ("cpu", "mps", "xpu", "cuda" if has_cuda else "auto"):
+    try:
+        torch.empty(0, device=name)
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
         valid = ("auto", "cpu", "cuda") if has_cuda else ("auto", "cpu")
-        raise PhmrunError(f"there is no device {name!r} on this machine", where="--device", valid=valid)
+        raise PhmrunError(f"there is no device {name!r} on this machine", where="--device", valid=valid) from error
     return name
 
 
@@ -333,7 +335,7 @@ def check_vocabulary(run: Run, data: DataModule) -> None:
     Raises:
         PhmrunError: (exit 2) Its vocabulary is another.
     """
-    task: Task = TASKS.get(run.id.partition("-")[0])
+    task: Task = TASKS.get(str(run.values["task"]))
     if contents(task.load("vocabulary").load(run.vocabulary)) != contents(data.vocabulary):
         what = "the vocabulary of that run is another one, so that its weights are of other tokens or labels"
         raise PhmrunError(what, where=run.id, hint="Train both on the same text, with labels in the same order.")

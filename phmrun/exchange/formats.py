@@ -1,7 +1,7 @@
-"""Export of a trained model to safetensors and ONNX, with dense matrices or the factors of structures.
+"""Export of a trained model: safetensors with dense matrices or factors, ONNX, CTranslate2, folders of transformers.
 
-The task's module defines the exported function (:class:`~phmrun.engine.module.ExportGraph`). Every file is run
-once after writing, and its outputs are compared with the trained model's.
+The task's module defines the exported function (:class:`~phmrun.engine.module.ExportGraph`). All but CTranslate2's
+files are run once after writing, and their outputs are compared with the trained model's.
 """
 
 import copy
@@ -252,7 +252,7 @@ def _export_parts(
     check_out(directory, TOKENS)
     vocabularies = cast(Vocabularies, trained.vocabulary)
     decoding: Any = decoding_section(trained.config)
-    search = {name: getattr(decoding, name) for name in SEARCH if hasattr(decoding, name)}
+    search = {name: getattr(decoding, name) for name in SEARCH}
     with replacing_directory(directory) as beside:
         parts = {name: _export_file(part, beside / f"{name}.onnx", form, facts) for name, part in program.parts.items()}
         write_models(vocabularies, beside)

@@ -31,7 +31,7 @@ T5_TYPES = ("t5", "mt5")
 T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 """Alternative names of T5's shared embedding table."""
 SHARED = {"attention_maps": "separate", "output_bias": True, "tie": "all"}  # keys of the model section
-T5_ACTIVATIONS = {"relu": "relu", "gated-gelu": "gated-gelu"}  # ours by `feed_forward_proj`
+T5_ACTIVATIONS = ("relu", "gated-gelu")  # values of `feed_forward_proj`; ours have the same names
 DECODING = {"penalty": "power", "alpha": 1.0}
 MOST_BEAMS = 100  # larger beams and exponents of a checkpoint's search are ignored
 NO_EFFECT = {
@@ -99,7 +99,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
     buckets = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
     for key, value in {**buckets, "layer_norm_epsilon": 1e-6}.items():
         _refuse(checkpoint, key, value, (value,))
-    _refuse(checkpoint, "feed_forward_proj", "relu", tuple(T5_ACTIVATIONS))
+    _refuse(checkpoint, "feed_forward_proj", "relu", T5_ACTIVATIONS)
     _refuse(checkpoint, "tie_word_embeddings", True, (True, False))
     decoder_layers = "num_decoder_layers" if config.get("num_decoder_layers") else "num_layers"
     sizes = {"feedforward": "d_ff", "encoder_layers": "num_layers", "decoder_layers": decoder_layers}
@@ -108,7 +108,7 @@ def _t5(checkpoint: Checkpoint) -> Imported:
         **{ours: _size(checkpoint, theirs) for ours, theirs in sizes.items()},
         **{"width": width, "heads": heads, "dropout": _rate(checkpoint, "dropout_rate")},
         **({} if heads * head == width else {"head_width": head}),
-        **{"activation": T5_ACTIVATIONS[config.get("feed_forward_proj", "relu")]},
+        **{"activation": config.get("feed_forward_proj", "relu")},
         **({} if _is_scaled(checkpoint) else {"tie": "embeddings"}),
         **{"norm": "pre", "normalization": "rms", "positions": "relative", "bias": False, "feedforward_bias": False},
     }

@@ -121,7 +121,7 @@ def _config(run: Run, record: Record | None) -> Outcome:
 
 
 def _files(run: Run, record: Record | None) -> Outcome:
-    """Check all files on record, load every checkpoint, and read status and history; absent without a manifest.
+    """Check all files on record, load every checkpoint, and read status and history; broken without a manifest.
 
     Checkpoints that are gone are no fault.
 
@@ -131,7 +131,7 @@ def _files(run: Run, record: Record | None) -> Outcome:
     from phmrun.engine.checkpoints import load_checkpoint
 
     if record is None:
-        return ABSENT, "none on record: the run is of a release without manifests"
+        return BROKEN, "there is no manifest.json, which every run has"
     run.manifest.check_all(without=("checkpoints",))
     weights = [] if (run.path / WEIGHTS).is_file() else sorted(run.checkpoints.glob("*.ckpt"))
     for path in weights:

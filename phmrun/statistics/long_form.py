@@ -8,6 +8,7 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,8 @@ def _read(path: Path, system: str, metric: str) -> DataFrame:
         raise bad("the file is empty", str(path), hint=EXAMPLE)
     if not text.lstrip().startswith("{"):
         return _melted(_table(path, text), metric)
-    if path.suffix == ".json":
-        content = _json(text, str(path))
+    with suppress(ValueError):  # of lines, which are several objects
+        content = parse_json(text)
         if isinstance(content.get("results"), Mapping):
             return DataFrame(_results(content, path, system))
     records = [

@@ -1,11 +1,12 @@
 """Verdicts on systems that share a reference, from simultaneous intervals.
 
-1. different: the interval leaves 0 out; better or worse.
-2. untrained: the reference does not beat its best floor (a trivial system) significantly.
-3. equivalent: the interval lies within ±margin.
-4. not-worse: the interval lies above -margin.
-5. untrained: the system itself does not beat its best floor.
-6. undecided: none of these; a reason says why if it is not the interval.
+1. untrained: neither beats its best floor (a trivial system) significantly.
+2. different: the interval leaves 0 out; better or worse.
+3. untrained: the reference does not beat its best floor.
+4. equivalent: the interval lies within ±margin.
+5. not-worse: the interval lies above -margin.
+6. untrained: the system itself does not beat its best floor.
+7. undecided: none of these; a reason says why if it is not the interval.
 
 The first that holds is the verdict. All statements of one table hold together with probability 95 %, since each is a
 property of a simultaneous interval. A floor is passed if the 95 % interval of the difference from it lies above 0. No

@@ -98,11 +98,11 @@ def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
     headed = not layout.columns or sum(not set(names).isdisjoint(cells) for names in layout.names) > 1
     lines = dropwhile(lambda row: not row[1].strip(), numbered_lines(path))
     rows = ((number, line.split("\t")) for number, line in lines)
-    header = next(rows)[1] if headed else layout.columns
+    begin, header = next(rows) if headed else (0, layout.columns)
     missing = [names[0] for names in layout.names if _name(names, header) not in header]
     if missing:
         what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
-        raise malformed(what, f"{path}:1", SAMPLES)
+        raise malformed(what, f"{path}:{begin}", SAMPLES)
     places = [header.index(_name(names, header)) for names in layout.names]
     least = max(places) + 1 if headed else len(header)
     for number, cells in rows:

@@ -48,7 +48,7 @@ BASE = ("--reference", "dense", "--metric", "acc")
 
 @pytest.mark.parametrize("write", [_csv, _json_lines])
 def test_verdicts_as_json(phmrun, tmp_path, write):
-    file = write(tmp_path / "scores", _scores(dense=90, phm=90.1, low=85, chance=50))
+    file = write(tmp_path / "scores.json", _scores(dense=90, phm=90.1, low=85, chance=50))
     done = phmrun("decide", file, *BASE, "--margin", "1", "--trivial", "chance", "--json")
     assert done.code == 0
     facts = json.loads(done.out)

@@ -79,6 +79,11 @@ def test_the_first_broken_link_is_named(phmrun, copied, file, link):
     assert f"the chain is broken at {link}" in result.err
 
 
+def test_a_run_without_its_manifest_is_not_whole(phmrun, copied):
+    (copied.path / MANIFEST).unlink()
+    assert "the chain is broken at files: there is no manifest.json" in phmrun("verify", str(copied.path)).err
+
+
 def test_changed_raw_data_and_damaged_prepared_data(phmrun, copied, trained):
     prepared = next(path for path in (copied.path.parents[1] / "cache").iterdir() if path.is_dir())
     flip(prepared / "train" / "sentence-1" / "tokens.bin", 2)

@@ -70,6 +70,7 @@ def test_all_problems_at_once(schema, options_of):
                 "layer": {"structure": "phm", "m": 3, "n": "x"},
                 "batch": 3,
                 "training": {"optimizer": {"name": "adm"}},
+                "hardware": {"devices": [1]},
             },
             {"model.widht": 7},
         ),
@@ -77,7 +78,7 @@ def test_all_problems_at_once(schema, options_of):
     )
     assert set(actual) == {
         "sed", "model.widht", "model.depth", "model.preset", "layer.m", "layer.n", "batch",
-        "training.optimizer.name", "output.structure",
+        "training.optimizer.name", "output.structure", "hardware.devices",
     }  # fmt: skip
     assert actual["sed"].suggestion == ["seed"]
     assert actual["model.widht"].suggestion == ["width"]

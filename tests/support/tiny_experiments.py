@@ -69,18 +69,25 @@ def style(directory: Path) -> dict[str, Any]:
     return {**settings, "decoding": {**decoding, "sentence_bleu": True}}
 
 
-def write_agreement(directory: Path, seed: int = 0) -> Path:
-    """Made-up prefixes: the verb agrees with the first word, whatever follows. Returns the directory."""
+def write_rows(directory: Path, seed: int, row: Callable[[random.Random], str]) -> Path:
+    """Write drawn rows of each split as a table, and return the directory."""
     draw = random.Random(seed)
     directory.mkdir(parents=True, exist_ok=True)
     for split, size in SPLITS.items():
-        lines = []
-        for _ in range(size):
-            plural = draw.random() < 0.4
-            words = [f"n{draw.randrange(12)}{'s' if plural else ''}", *draw.sample(sorted(WORDS), draw.randrange(7))]
-            lines.append(f"{'VBP' if plural else 'VBZ'}\t{' '.join(words)}\n")
+        lines = [f"{row(draw)}\n" for _ in range(size)]
         (directory / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
     return directory
+
+
+def write_agreement(directory: Path, seed: int = 0) -> Path:
+    """Made-up prefixes: the verb agrees with the first word, whatever follows. Returns the directory."""
+
+    def row(draw: random.Random) -> str:
+        plural = draw.random() < 0.4
+        words = [f"n{draw.randrange(12)}{'s' if plural else ''}", *draw.sample(sorted(WORDS), draw.randrange(7))]
+        return f"{'VBP' if plural else 'VBZ'}\t{' '.join(words)}"
+
+    return write_rows(directory, seed, row)
 
 
 def sva(directory: Path) -> dict[str, Any]:
@@ -135,18 +142,15 @@ def lm(directory: Path) -> dict[str, Any]:
 
 def write_inference(directory: Path, seed: int = 0) -> Path:
     """Made-up pairs: a word of the premise, the same word after "not", or another word. Returns the directory."""
-    draw = random.Random(seed)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, size in SPLITS.items():
-        lines = []
-        for _ in range(size):
-            words = draw.sample(sorted(WORDS), draw.randrange(2, 6))
-            hypothesis, label = draw.choice(
-                [(words[0], "entailment"), (f"not {words[0]}", "contradiction"), (f"maybe {words[1]} so", "neutral")]
-            )
-            lines.append(f"{' '.join(words)}\t{hypothesis}\t{label}\n")
-        (directory / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
-    return directory
+
+    def row(draw: random.Random) -> str:
+        words = draw.sample(sorted(WORDS), draw.randrange(2, 6))
+        hypothesis, label = draw.choice(
+            [(words[0], "entailment"), (f"not {words[0]}", "contradiction"), (f"maybe {words[1]} so", "neutral")]
+        )
+        return f"{' '.join(words)}\t{hypothesis}\t{label}"
+
+    return write_rows(directory, seed, row)
 
 
 def nli(directory: Path) -> dict[str, Any]:

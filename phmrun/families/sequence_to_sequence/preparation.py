@@ -46,7 +46,7 @@ def prepare_parallel(
     content. Memory does not grow with the corpus. A second process with the same corpus waits for the first.
 
     Args:
-        files: (source, target) files by split; ``train`` is required unless ``vocabularies`` are passed.
+        files: (source, target) files by split, ``train`` among them unless ``vocabularies`` are passed.
         settings: Settings of the vocabularies.
         max_length: Pairs of ``train`` with more tokens on a side are left out and counted; other splits keep all.
         cache: Directory of prepared corpora.
@@ -55,8 +55,6 @@ def prepare_parallel(
     Raises:
         PhmrunError: A file is missing or malformed (exit 3), or a setting is out of range (exit 2).
     """
-    if vocabularies is None and TRAIN not in files:
-        raise PhmrunError("there is no training split to learn a vocabulary from", code=ExitCode.DATA)
     described: dict[str, Any] = settings.model_dump(exclude={"path"}, exclude_none=True)
     if vocabularies is not None:
         described = {"kind": "given", "size": 0, "joint": vocabularies.joint, "multiple_of": 1}

@@ -1,21 +1,12 @@
 """The parser's loss by hand, and that it learns a small language."""
 
 import torch
-from tiny_experiments import configured
+from tiny_parser import learn, prepared
 from torch.nn import functional as F
 
-from phmrun.tasks.parse.data import build_data
-from phmrun.tasks.parse.module import build_module
 from phmrun.tasks.parse.vocabulary import NO_LABEL
 
 STILL = {"model": {"dropout": 0.0, "recurrent_dropout": 0.0, "embedding_dropout": 0.0}}
-
-
-def prepared(tmp_path, *overrides):
-    config = configured("parse", tmp_path / "trees", *overrides)
-    data = build_data(config, tmp_path)
-    torch.manual_seed(0)
-    return data, build_module(config, *data.vocabulary.sizes)
 
 
 def by_hand(module, batch, smoothing=0.0):
@@ -76,12 +67,6 @@ def test_validation_counts_right_heads_and_labels(tmp_path):
 
 def test_it_learns_a_small_language(tmp_path):
     data, module = prepared(tmp_path, STILL, {"output": {"structure": "symmetric"}})
-    optimizer = torch.optim.Adam(module.parameters(), 0.005)
-    batches = iter(data.train_dataloader())
-    for _ in range(100):
-        batch = next(batches)
-        optimizer.zero_grad()
-        (module.train().loss(batch).total / batch.units).backward()
-        optimizer.step()
+    learn(data, module, steps=100, rate=0.005)
     losses = [module.eval().loss(batch) for batch in data.validation_batches()]
     assert sum(int(loss.hits["las"]) for loss in losses) / sum(loss.units for loss in losses) > 0.8

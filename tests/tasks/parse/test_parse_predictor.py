@@ -6,14 +6,12 @@ import sys
 
 import pytest
 import torch
-from tiny_experiments import configured
+from tiny_parser import learn, prepared
 from tiny_treebank import trees_of
 
 from phmrun.errors import PhmrunError
 from phmrun.metrics.parsing import attachment_scores
 from phmrun.tasks.parse.config import TreeDecodingConfig
-from phmrun.tasks.parse.data import build_data
-from phmrun.tasks.parse.module import build_module
 from phmrun.tasks.parse.predictor import TreeParser, arcs_of
 from phmrun.text import conllu
 
@@ -35,19 +33,9 @@ CONLLU = """\
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A parser that has learnt a little, its data, and its config."""
-    folder = tmp_path_factory.mktemp("parser")
-    config = configured("parse", folder / "trees")
-    data = build_data(config, folder)
-    torch.manual_seed(0)
-    module = build_module(config, *data.vocabulary.sizes)
-    optimizer = torch.optim.Adam(module.parameters(), 0.01)
-    batches = iter(data.train_dataloader())
-    for _ in range(40):
-        batch = next(batches)
-        optimizer.zero_grad()
-        (module.train().loss(batch).total / batch.units).backward()
-        optimizer.step()
-    return module.parser, data, config
+    data, module = prepared(tmp_path_factory.mktemp("parser"))
+    learn(data, module, steps=40, rate=0.01)
+    return module.parser, data, data.config
 
 
 def parser_of(trained, **search):
