@@ -334,8 +334,8 @@ def continuation(run: "Run") -> str:
     It is ``phmrun train --resume RUN`` with the run's copies of plug-ins; if the run began with the weights of a
     compressed one, the recorded command of its first process.
     """
-    if "compresses" in run.fingerprints():
-        return shlex.join(["phmrun", *run.environment()[0]["command"][1:]])
+    if "compresses" in run.fingerprints() and (segments := run.environment()):
+        return shlex.join(["phmrun", *segments[0]["command"][1:]])
     plugins = (f" --plugin {shlex.quote(str(path))}" for path in sorted((run.path / "plugins").glob("*.py")))
     return f"phmrun train --resume {run.reference}{''.join(plugins)}"
 

@@ -25,10 +25,9 @@ LIMIT = "ONEDNN_MAX_CPU_ISA"
 CACHES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"
 """Environment variables: capacity of oneDNN's and of torch's cache of products, which are read at the first product.
 
-The usual 1,024 keep about 0.6 MB for each shape: a translator whose batches differ in length takes twice the memory.
+The usual 1,024 keep about 0.6 MB for each shape: a translator whose batches differ in length takes twice the memory. 16
+take no longer: memory that is in use already is faster.
 """
-KEPT = "16"
-"""Products that each cache keeps. It takes no longer than 1,024: memory that is in use already is faster."""
 ZEN5 = 26
 """AMD's family of Zen 5. MKL takes half of the speed of its AVX-512 units; on Zen 4 it is as fast as oneDNN."""
 ROWS = 512
@@ -155,7 +154,7 @@ def choose(requested: str, products: Callable[[], Sequence[Product]]) -> Choice:
         # With AMX oneDNN would compute in bfloat16. Asking it for its instruction set would fix that set.
         os.environ.setdefault(LIMIT, "AVX512_CORE")
     for cache in CACHES:
-        os.environ.setdefault(cache, KEPT)
+        os.environ.setdefault(cache, "16")
     try:
         with onednn_products():
             error = largest_error(products())

@@ -439,8 +439,11 @@ def from_pretrained(kind: Any, folder: str | Path) -> Any:
     Raises:
         PhmrunError: The file has no recipe or does not fit the model.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, GenerationConfig
 
     config = AutoConfig.from_pretrained(str(folder))
     build = kind.from_config if hasattr(kind, "from_config") else kind
-    return load(lambda: build(config), Path(folder) / WEIGHTS).eval()
+    model = load(lambda: build(config), Path(folder) / WEIGHTS).eval()
+    if model.can_generate():
+        model.generation_config = GenerationConfig.from_pretrained(str(folder))
+    return model

@@ -46,8 +46,10 @@ def test_saved_folder_has_equal_logits_and_the_size_of_the_factors(name, tmp_pat
 )
 def test_every_kind_of_structure(structure, options, tmp_path):
     model, inputs = converted("GPT-2", structure, **options), architectures()["GPT-2"].inputs
+    model.generation_config.max_new_tokens = 7
     save_pretrained(model, tmp_path)
     loaded = from_pretrained(transformers.AutoModelForCausalLM, tmp_path).eval()
+    assert loaded.generation_config.max_new_tokens == 7
     with torch.no_grad():
         assert torch.equal(loaded(**inputs).logits, model(**inputs).logits)
     loaded.train()
