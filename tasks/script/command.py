@@ -57,7 +57,8 @@ def check(config: ScriptExperiment) -> None:
     used = [f"{match[1]}." for match in PLACEHOLDER.finditer(f"{config.command} {config.scores}")]
     dense = [f"{key}.structure" for key in config.structures if values[key] == {"structure": "dense"}]
     optional = {"seed", "run", *dense}
-    unused = [key for key in _leaves(values) if key not in optional and not f"{key}.".startswith(tuple(used))]
+    unused = [*({"seed", "run"} & (config.settings.__pydantic_extra__ or {}).keys())]
+    unused += [key for key in _leaves(values) if key not in optional and not f"{key}.".startswith(tuple(used))]
     if unused:
         what = f"the command has no placeholder for {', '.join(unused)}, so the setting would have no effect"
         hint = f"Add {{{unused[0]}}} to the command, or remove {unused[0]} from the settings."

@@ -279,7 +279,7 @@ def record(
         PhmrunError: The settings are malformed, another process holds the run, or the block sets no score. Or this is
             not the first process of a distributed training.
     """
-    values = {"data": {"name": name}, "seed": seed, "inputs": list(inputs), **(settings or {})}
+    values = {"seed": seed, "inputs": list(inputs), **ScriptExperiment.placed(settings or {}), "data": {"name": name}}
     resolved = resolve(ScriptExperiment, [Source("settings", plain(values))], None)
     if not is_leader():
         raise PhmrunError("only the first process of a training records a run", where="LOCAL_RANK")

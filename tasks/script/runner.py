@@ -139,7 +139,7 @@ def _failed(log: Path, code: int) -> PhmrunError:
 
     It names the exit code or, if negative, the signal, and has the last lines of the output, if any.
     """
-    how = f"ended with exit code {code}" if code > 0 else f"was ended by {signal.Signals(-code).name}"
+    how = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code} ({signal.strsignal(-code)})"
     how += " (out of memory?)" if code == -signal.SIGKILL else ""
     lines = last_lines(log)
     what = ": ".join([f"the script {how}", *(line[:200] for line in lines[-1:])])

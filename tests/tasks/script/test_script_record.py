@@ -24,7 +24,7 @@ def only_run():
 
 
 def test_settings_seed_environment_scores_items_and_history_are_on_record():
-    settings = {"layer": {"structure": "phm", "n": 4}, "lr": 0.001}
+    settings = {"layer": {"structure": "phm", "n": 4}, "lr": 0.001, "data": "digits"}
     with phmrun.record("vit-digits", settings=settings, seed=2) as run:
         assert (run.done, run.resumed) == (False, False)
         (run.directory / "checkpoint").write_text("1")
