@@ -153,8 +153,8 @@ class Registry:
     def add(self, name: str, value: Any) -> None:
         """Register an object.
 
-        Registering an object of the same qualified name again replaces it. The object that an installed package
-        announces under the name may be registered, too.
+        A class or function of the same qualified name, or an equal object, replaces the former. The object that an
+        installed package announces under the name may be registered, too.
 
         Raises:
             PhmrunError: (exit 2) The name is malformed, taken, or announced by an installed package for another object.
@@ -169,7 +169,7 @@ class Registry:
         titles = (str(getattr(thing, "__qualname__", thing)) for thing in (taken, value))
         former, new = (re.sub(" at 0x[0-9a-f]+", "", title) for title in titles)
         if former != new:
-            raise PhmrunError(f"the {self.kind} name {name!r} is taken by {taken.__module__}.{former}")
+            raise PhmrunError(f"the {self.kind} name {name!r} is already taken")
         self._registered[name] = value
 
 

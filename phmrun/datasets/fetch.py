@@ -39,8 +39,9 @@ PAUSE = 1.0  # seconds before the second attempt, doubled before each further on
 def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool = False) -> list[Path]:
     """Download missing files, and verify their checksums.
 
-    Each comes from the first address that works. Archives are removed once their files are extracted. A checksum that
-    the catalogue lacks is recorded, and compared from then on.
+    Each comes from the first address that works. Archives are removed once their files are extracted; those without
+    an address, once all files of the dataset are here. A checksum that the catalogue lacks is recorded, and compared
+    from then on.
 
     Args:
         dataset: The dataset.
@@ -57,7 +58,7 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
     chosen, folder = wanted_splits(dataset, splits), dataset_dir(dataset)
     files = {file.path: file for split in chosen for file in dataset.splits[split]}
     archives = [folder / archive.path for archive in dataset.archives.values()]
-    # An interruption may leave an archive whose files are all here; others may still be needed.
+    # An interruption may leave an archive whose files are all here.
     is_left = any(path.exists() for path in archives) and all(find(dataset, file) for file in dataset.files)
     if not _wanted(dataset, files, force) and not is_left:
         return []
@@ -66,11 +67,10 @@ def fetch(dataset: Dataset, *, splits: Sequence[str] | None = None, force: bool 
         brought: list[File] = []
         for split in chosen:
             brought += _bring(dataset, split, [file for file in dataset.splits[split] if wanted.pop(file.path, None)])
-        for path in archives:  # no longer needed once their files are extracted
-            path.unlink(missing_ok=True)
-        for file in brought:
-            if file.sha256 is None:
-                write_record(dataset, RECORD, file.path, content_sha256(folder / file.path, file))
+        whole = all(find(dataset, file) for file in dataset.files)
+        for archive, path in zip(dataset.archives.values(), archives, strict=True):
+            if whole or archive.urls:  # one that was brought by hand is kept for other splits
+                path.unlink(missing_ok=True)
     return [folder / file.path for file in brought]
 
 
@@ -113,7 +113,7 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
 def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
     """Download files of a split, or make those of its files anew that are parts of archives.
 
-    Return the new files. Pairs left out are recorded, and copies with the ending ``.gz`` are removed.
+    Return the new files. Pairs left out and unknown checksums are recorded; copies with the ending ``.gz`` are removed.
 
     Raises:
         PhmrunError: (exit 3) A file cannot be downloaded, or is damaged. Archives without a known checksum are then
@@ -131,7 +131,7 @@ def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
             dropped = _build_split(dataset, split, archives)
         except PhmrunError:
             for name in names:
-                if dataset.archives[name].sha256 is None:
+                if dataset.archives[name].sha256 is None and dataset.archives[name].urls:
                     archives[name].unlink(missing_ok=True)
             raise
         if dropped is not None:
@@ -139,6 +139,8 @@ def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
         brought += packed
     for file in brought:
         (folder / f"{file.path}.gz").unlink(missing_ok=True)  # the file with a wrong checksum
+        if file.sha256 is None:
+            write_record(dataset, RECORD, file.path, content_sha256(folder / file.path, file))
     return brought
 
 

@@ -261,7 +261,7 @@ def recorded(dataset: Dataset, name: str) -> dict[str, Any]:
         return dict(parse_json(read_text(path)))
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, TypeError, ValueError) as error:
         hint = "Remove it, and fetch the dataset again."
         raise PhmrunError(f"cannot be read: {error}", where=str(path), hint=hint, code=ExitCode.DATA) from error
 

@@ -102,7 +102,10 @@ def verify_dataset(name: str, cache: Path) -> None:
             faults = [f"checksum mismatch of {file}" for file in wrong]
             faults += [f"{row.found:,} {row.unit} instead of the published {row.published:,}" for row in fewer]
             what = f"{name} {split} is truncated, or another version: {', '.join(faults)}"
-            hint = f"Run: phmrun data info {name} --check, then fetch it again: phmrun data fetch {name} --force"
+            hint = f"Fetch it again: phmrun data fetch {name} --force"
+            if not wrong:  # no checksum says that a file is to be replaced
+                names = ", ".join(file.path for file in dataset.splits[split])
+                hint = f"Remove {names}; then: phmrun data fetch {name}"
             raise PhmrunError(what, where=str(dataset_dir(dataset)), hint=hint, code=ExitCode.DATA)
         # Written last, so that a refused split is read and refused again.
         write_json(marker, {"dataset": name, "split": split})

@@ -110,16 +110,16 @@ def universal(label: str) -> str:
     return label.partition(":")[0]
 
 
-def load(path: Path) -> list[Sentence]:
+def load(path: Path, *, checked: bool = True) -> list[Sentence]:
     """Load all sentences of a UTF-8 file, plain or gzip-compressed; see :func:`read`.
 
     Raises:
         PhmrunError: (exit 3) The file is missing, damaged or not UTF-8, has no sentence, or a line is malformed.
     """
-    return read(decoded(raw_lines(path), path, exact=True), str(path))
+    return read(decoded(raw_lines(path), path, exact=True), str(path), checked=checked)
 
 
-def read(lines: Iterable[str], name: str) -> list[Sentence]:
+def read(lines: Iterable[str], name: str, *, checked: bool = True) -> list[Sentence]:
     """Return all sentences of lines with their trees.
 
     Trees are checked: every head is 0 or a word of the sentence, exactly one root (as the guidelines and the official
@@ -128,6 +128,7 @@ def read(lines: Iterable[str], name: str) -> list[Sentence]:
     Args:
         lines: Lines with their ends.
         name: Name of the file in messages.
+        checked: False to allow cycles and several roots, as in the output of a parser that need not give trees.
 
     Raises:
         PhmrunError: (exit 3) There is no sentence, or a line is malformed.
@@ -135,7 +136,7 @@ def read(lines: Iterable[str], name: str) -> list[Sentence]:
     sentences: list[Sentence] = []
     for first, block in _blocks(lines):
         if not _blank(block):
-            sentences.append(_sentence(block, first, name, trees=True))
+            sentences.append(_sentence(block, first, name, trees=True, checked=checked))
         elif sentences:  # blank lines at the end of the file
             sentences[-1] = replace(sentences[-1], lines=(*sentences[-1].lines, *block))
     if not sentences:
@@ -200,11 +201,11 @@ def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
         yield number - len(block) + 1, block
 
 
-def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
+def _sentence(block: list[str], first: int, name: str, trees: bool, checked: bool = True) -> Sentence:
     """Parse a block whose first line has the number ``first`` in the file.
 
-    Comments before the first word are kept; trees are read and checked if ``trees``. Multi-word tokens and empty nodes
-    are no words. Empty lines are ignored. A comment after the first word is an error.
+    Comments before the first word are kept; trees are read if ``trees``. Multi-word tokens and empty nodes are no
+    words. Empty lines are ignored. A comment after the first word is an error.
 
     Raises:
         PhmrunError: (exit 3) A line is malformed, or there is no word.
@@ -235,11 +236,13 @@ def _sentence(block: list[str], first: int, name: str, trees: bool) -> Sentence:
         raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
     # Interned, since a treebank repeats words and tags: each is kept in memory once.
     forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
-    tree = _tree(words, [f"{name}:{first + place}" for place in places]) if trees else ()
+    tree = _tree(words, [f"{name}:{first + place}" for place in places], checked) if trees else ()
     return Sentence(tuple(block), tuple(places), forms, upos, xpos, *tree)
 
 
-def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+def _tree(
+    words: Sequence[Sequence[str]], where: Sequence[str], checked: bool
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Return the heads and labels of words after checks.
 
     ``where`` is each word's place in the file. A head is a number from 0 to the number of words. An empty head or
@@ -256,11 +259,11 @@ def _tree(words: Sequence[Sequence[str]], where: Sequence[str]) -> tuple[tuple[i
         if columns[DEPREL] in ("", EMPTY):
             raise malformed("the arc to the word has no label", place)
         heads.append(int(head))
-    if word := _in_cycle(heads):
+    if checked and (word := _in_cycle(heads)):
         raise malformed(f"the heads form a cycle through word {word}", where[word - 1])
     # At least one root exists: without a cycle, following the heads ends at 0.
     roots = [number for number, head in enumerate(heads, 1) if head == 0]
-    if len(roots) > 1:
+    if checked and len(roots) > 1:
         what = f"the sentence has {len(roots)} roots, words {', '.join(map(str, roots))}"
         raise malformed(what, where[roots[1] - 1], "A tree has one word whose head is 0.")
     return tuple(heads), tuple(intern(columns[DEPREL]) for columns in words)

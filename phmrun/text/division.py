@@ -135,7 +135,8 @@ def _made(
         # Raised before the directory gets its final name, so that nothing is kept.
         for name, count in counts.items():
             if not count:
-                raise PhmrunError(f"too few lines: none are left for {name}", where="data.hold_out", code=ExitCode.DATA)
+                where = "data.hold_out" if kind == "held-out" else str(files[0])
+                raise PhmrunError(f"too few lines: none are left for {name}", where=where, code=ExitCode.DATA)
         return counts
 
     sides = _sides(files)
