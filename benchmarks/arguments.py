@@ -32,8 +32,9 @@ def structure_of(label: str) -> tuple[str, dict[str, Any]]:
 def start(args: argparse.Namespace) -> dict[str, Any]:
     """Set the threads, warn if the machine is busy, and return the facts of the machine."""
     prepare_process(args.threads)
-    machine.warn_if_busy()
-    return machine.facts(choose_device(args.device))
+    device = choose_device(args.device)
+    machine.warn_if_busy(device)
+    return machine.facts(device)
 
 
 def run(main: Callable[[], None]) -> None:

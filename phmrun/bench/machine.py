@@ -42,7 +42,7 @@ def facts(device: str = "cpu") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "clock": "CPU time" if counts_cpu_time(device) else "wall",
         "last_level_cache_bytes": last_level_cache(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "load_average": load_average(),
@@ -54,12 +54,12 @@ def load_average() -> float:
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
 
 
-def warn_if_busy() -> None:
+def warn_if_busy(device: str) -> None:
     """Log a warning if the load average exceeds ``BUSY``.
 
     Silent if CPU time is measured.
     """
-    if (load := load_average()) > BUSY and not counts_cpu_time():
+    if (load := load_average()) > BUSY and not counts_cpu_time(device):
         LOG.warning("the load average is %.1f: other work on this machine disturbs the figures", load)
 
 
@@ -69,7 +69,7 @@ def last_level_cache() -> int:
     At least ``USUAL_CACHE``, also if the system reports no cache.
     """
     sizes = (path.read_text(encoding="ascii").strip() for path in _CACHES.glob("index*/size"))
-    return max(USUAL_CACHE, *(int(size.removesuffix("K")) * 2**10 for size in sizes))
+    return max([USUAL_CACHE, *(int(size.removesuffix("K")) * 2**10 for size in sizes)])
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def bench_run(
         PhmrunError: The run cannot be used, or its data are missing.
     """
     amount, place = amount or Amount(), choose_device(device)
-    warn_if_busy()
+    warn_if_busy(place)
     trained, data = opened(run)
     trained.module.to(place)
     phases = [phase for phase in _phases(trained, data, amount, place) if only in (None, phase.name.split(",")[0])]

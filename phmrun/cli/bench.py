@@ -202,7 +202,7 @@ def bench_layers(
         raise PhmrunError(f"no layer fits: {left_out[-1]}", where="--shape")
     for reason in left_out:
         console.print_aside(f"left out: {reason}")
-    machine.warn_if_busy()
+    machine.warn_if_busy(place)
     with layers.kernels(candidates).applied():
         facts = {**machine.facts(place), "precision": precision}
         sizes: dict[str, Any] = {"batches": batches, "training": training}

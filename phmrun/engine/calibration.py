@@ -44,7 +44,8 @@ def input_covariances(module: TrainingModule, batches: Sequence[Any]) -> dict[st
 
     Matrices are float32 ``[in_features, in_features]``, summed in float64. Runs all batches, and leaves the module in
     eval mode. A joint query–key–value map in cross-attention reads target and source vectors; its moments average over
-    both. LSTM gates read the inputs, and the outputs of the previous step. Maps that no batch reaches are missing.
+    both. LSTM gates read the inputs, and the outputs of the previous step. Vectors of padding count, except
+    those of LSTMs. Maps that no batch reaches are missing.
     """
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}

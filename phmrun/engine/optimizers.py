@@ -27,6 +27,7 @@ from phmrun.engine.lazy_adam import LazyAdam, table_groups
 from phmrun.engine.muon import MuonWithAdamW, muon_groups, muon_numbers
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
+from phmrun.layers.counterparts import is_conv1d
 from phmrun.layers.network import section_of
 from phmrun.registry import OPTIMIZERS, load
 
@@ -206,7 +207,8 @@ def rates(
             rate, share = 1.0, 1
             if by_shape and isinstance(module, Structure) and label in factors:
                 rate, share = _rate(module, *factors[label], len(factors), optimizer), len(factors)
-            if isinstance(module, Structure) and section_of(path, network) == "layer":
+            plain = parameter.ndim == 2 and (isinstance(module, nn.Linear) or is_conv1d(module))
+            if (plain or isinstance(module, Structure)) and section_of(path, network) == "layer":
                 rate *= map_rate
             decay = 1 / (share * rate) if optimizer_kind(optimizer).shrinks else 1.0
             yield Rate(name, rate, decay), parameter

@@ -64,11 +64,11 @@ def random_states() -> dict[str, Any]:
 def set_random_states(states: dict[str, Any]) -> None:
     """Set the global random states to those of :func:`random_states`.
 
-    Those of GPUs are set only if there are GPUs.
+    Those of GPUs are set for the GPUs that there are.
     """
     torch.set_rng_state(states["torch"].cpu())
     if states["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"][: torch.cuda.device_count()]])
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     name, keys, position, has_gauss, cached = states["numpy"]

@@ -51,7 +51,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
-        self.padding_idx = padding_idx
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         with on_device(device):
             self.structure = build_structure(structure, num_embeddings, embedding_dim, **options)
         if not isinstance(structure, Structure):

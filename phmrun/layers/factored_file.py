@@ -444,6 +444,6 @@ def from_pretrained(kind: Any, folder: str | Path) -> Any:
     config = AutoConfig.from_pretrained(str(folder))
     build = kind.from_config if hasattr(kind, "from_config") else kind
     model = load(lambda: build(config), Path(folder) / WEIGHTS).eval()
-    if model.can_generate():
+    if (Path(folder) / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(str(folder))
     return model

@@ -25,7 +25,7 @@ class LSTM(nn.Module):
     """LSTM over any structure; a drop-in replacement of ``torch.nn.LSTM``.
 
     i, f, o = σ(·) and g = tanh(·) of W x_t + U h_{t-1} + b;  c_t = f ∘ c_{t-1} + i ∘ g;  h_t = o ∘ tanh(c_t).
-    The arguments up to ``dtype`` are those of ``nn.LSTM``, in its order.
+    The arguments up to ``bidirectional`` are those of ``nn.LSTM``, in its order.
 
     Args:
         maps: "gate": eight maps per layer and direction, one per gate and per input; "stacked": two, ``[4·hidden, …]``.

@@ -108,6 +108,9 @@ def define(
     The variant "released" decides connection, reduce, schedule, shared, shuffle, norm and multiple_of: values other
     than their defaults are an error.
     """
+    for name, value in (("depth", depth), ("max_groups", max_groups), ("multiple_of", multiple_of)):
+        if value < 1:
+            raise PhmrunError(f"{name} is {value}", where=f"embedding.{name}", valid=["1 or more"])
     n, within = width or embedding_dim, inside or {}
     narrow, n = n, embedding_dim if projected else n
     mapping = AdaptiveInput(num_embeddings, n, cutoffs, div_value, width=narrow, **within)

@@ -45,9 +45,10 @@ def fresh_settings(
         PhmrunError: (exit 2) The heads do not divide the width.
     """
     width, _, _, heads = sizes
-    if width % heads:
-        fitting = ", ".join(str(number) for number in range(1, heads + 1) if width % number == 0)
-        what = f"{heads} heads do not divide the width {width}"
+    even = 2 if family in ("llama", "qwen3") else 1  # rotary positions take the numbers of a head in pairs
+    if width % (even * heads):
+        fitting = ", ".join(str(number) for number in range(1, heads + 1) if width % (even * number) == 0)
+        what = f"{heads} heads do not divide the width {width}{' evenly' if even == 2 else ''}"
         raise PhmrunError(what, where="model.heads", hint=f"Numbers up to it that do: {fitting}.")
     ids = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
     values = {**dict(zip(FAMILIES[family], (*sizes, POSITIONS), strict=True)), **ids, "tie_word_embeddings": tie}

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from phmrun.errors import PhmrunError
+
 
 class SinusoidalPositions(nn.Module):
     """Sinusoidal positions: sin and cos of position / 10000^(i / (width/2 - 1)), as in tensor2tensor.
@@ -15,12 +17,17 @@ class SinusoidalPositions(nn.Module):
         width: Size of a position vector; even.
         length: Number of precomputed positions; longer inputs extend the table.
         paper: Use 10000^(i / (width/2)), as in section 3.5 of the paper.
+
+    Raises:
+        PhmrunError: (exit 2) The width is odd.
     """
 
     table: Tensor
 
     def __init__(self, width: int, length: int = 512, *, paper: bool = False) -> None:
         super().__init__()
+        if width % 2:
+            raise PhmrunError(f"the width {width} is odd", where="model.width", hint="Sines and cosines are pairs.")
         self.width = width
         self.paper = paper
         self.register_buffer("table", sinusoids(length, width, paper=paper), persistent=False)

@@ -342,7 +342,7 @@ def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[st
     raise PhmrunError(
         f"the output map is tied to the embedding, whose structure is {structure!r}",
         where="output.structure",
-        hint=f"Use --embedding {output['structure']}, or --set model.tie=none.",
+        hint="Leave --output out, since it follows the embedding; or --set model.tie=none.",
     )
 
 

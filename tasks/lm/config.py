@@ -99,7 +99,10 @@ class LanguageModelOptions(HuggingFaceOptions):
         "network=transformer-xl": 2,  # positions with the original's rates, 10000^(-2i/width), not tensor2tensor's
         "weight_dropout": 2,  # masks from 16 random bits per entry, instead of a random float
     }
-    needs = (("network=lstm|awd-lstm", "vector_range"),)
+    needs = (
+        ("network=lstm|awd-lstm", "vector_range", "maps", "input_dropout", "output_dropout"),
+        ("network=lstm|awd-lstm", "word_dropout", "weight_dropout"),
+    )
 
     network: Annotated[str, Registered(networks("lm"))] = "lstm"
     """awd-lstm is the LSTM with output biases and all dropouts of Merity et al. (2018); hf is a network of Hugging

@@ -6,6 +6,7 @@ phenomenon, ``UID`` the paradigm. A model is right if the acceptable sentence ha
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,7 +77,9 @@ class MinimalPairs:
 
 def _has_pairs(path: Path) -> bool:
     """Return True if a file's first line that is not blank has both sentences."""
-    first = next((line for _, line in numbered_lines(path) if line.strip()), "")
+    first = ""
+    with suppress(PhmrunError):  # an empty file, or one that is no text
+        first = next((line for _, line in numbered_lines(path) if line.strip()), "")
     return '"sentence_good"' in first and '"sentence_bad"' in first
 
 

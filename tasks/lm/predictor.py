@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from phmrun.engine.predictor import Answer, Evaluation, Predictor
+from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, learn_codes
@@ -126,6 +127,8 @@ class LanguageModelPredictor(
         tally = Tally(text_lines(data.files[split], "reading"))
         coded = [np.array(line, dtype=np.int32) for line in self.vocabulary.stream(tally)]
         tokens = np.concatenate([np.zeros(0, np.int64), *coded])
+        if not len(tokens):
+            raise PhmrunError("there is no token to score", where=str(data.files[split]), code=ExitCode.DATA)
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began
@@ -296,6 +299,9 @@ class LanguageModelPredictor(
         for line in lines:
             self._encoded(line)
             (tokens,) = self.vocabulary.stream([without_end(line)])
+            if not tokens:  # a tokenizer may drop line feeds
+                yield Answer("", {"words": [], "bits": [], "perplexity": None})
+                continue
             hidden, state = self._read([before, *tokens[:-1]], state)
             before = tokens[-1]
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()

@@ -166,8 +166,8 @@ def _parsed(network: BiaffineParser, batch: int, length: int, longest: int) -> t
     generator = torch.Generator().manual_seed(length)
 
     def numbers(entries: int, *shape: int) -> Tensor:
-        """Return random ids below ``entries``, without the special ones."""
-        return torch.randint(EOS, entries, shape, generator=generator)
+        """Return random ids below ``entries``, without the special ones if there are others."""
+        return torch.randint(min(EOS, entries - 1), entries, shape, generator=generator)
 
     counts = torch.randint(1, longest + 1, (batch * length,), generator=generator).sort(descending=True).values
     counts[0] = longest

@@ -61,7 +61,10 @@ def test_the_rate_of_the_maps_alone_leaves_embedding_output_and_biases():
     network = nn.ModuleDict({"embedding": nn.Module(), "block": Linear(8, 8, structure="phm", n=2)})
     network["embedding"].structure = Linear(8, 8).structure
     network["output"] = Linear(8, 8)
+    network["plain"] = nn.Linear(8, 8)
     table = {rate.name: rate.rate for rate, _ in rates(network, "adam", by_shape=False, map_rate=0.25)}
-    assert {name for name, rate in table.items() if rate == 0.25} == {"block.structure.a", "block.structure.s"}
+    assert {name for name, rate in table.items() if rate == 0.25} == {
+        *("block.structure.a", "block.structure.s", "plain.weight")
+    }
     groups = build_optimizer(network, map_rate=0.25).param_groups
     assert sorted({group["lr"] for group in groups}) == [0.25, 1.0]

@@ -110,6 +110,8 @@ def test_embeddings_are_refused_as_layers():
         small("define", connection="mix")
     with pytest.raises(PhmrunError, match="4 groups do not divide"):
         small("define", width=6)
+    with pytest.raises(PhmrunError, match="multiple_of is 0"):
+        small("define", multiple_of=0)
 
 
 @pytest.mark.parametrize("name", ["dense", "phm", *SMALL])

@@ -69,13 +69,13 @@ class SparseLowRank(Structure):
     ) -> str | None:
         """Return why ``rank``, ``density`` or ``budget`` is invalid, else None.
 
-        The rank is 0 to min(k, d), the density above 0 and at most 1, the budget a share.
+        The rank is 0 to min(k, d), the density above 0 and such that a row has zeros, the budget a share.
         """
         most = min(out_features, in_features)
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
-        if not 0 < density <= 1:
-            return f"density = {density}; valid density: above 0 and up to 1"
+        if not density > 0 or round(density * in_features) >= max(in_features, 2):
+            return f"density = {density}; valid density: above 0, and such that entries of a row stay 0"
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:

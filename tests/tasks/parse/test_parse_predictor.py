@@ -85,6 +85,7 @@ def test_the_best_tree_or_the_best_heads(trained):
     trees_of(conllu.dumps(parser_of(trained, tree="mst").parse(gold)))
     with pytest.raises(PhmrunError, match=r"cycle|root"):
         trees_of(conllu.dumps(greedy))
+    assert conllu.read(conllu.dumps(greedy).splitlines(keepends=True), "greedy", checked=False) == greedy
     torch.nn.init.zeros_(network.arc_classifier.v)
 
 
