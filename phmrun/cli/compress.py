@@ -91,6 +91,12 @@ def compress(
         from phmrun.exchange.compress import ORDERS, derivation, layer_of, make_plan, merge_updates, without_updates
         from phmrun.exchange.further_training import further_training
 
+    named = {"embedding": embedding, "output": output}
+    for key, _, _ in keys:
+        scope, _, option = key.partition(".")
+        if scope in SCOPES and not (option and named.get(scope, layer)):
+            hint = f"Name the structure: --{scope} low-rank --set {scope}.rank=16"
+            raise PhmrunError(f"{key} has no effect here", where="--set", hint=hint)
     options = {scope: below({key: value for key, value, _ in keys}, scope) for scope in SCOPES}
     if n is not None:
         options["layer"]["n"] = n
@@ -102,7 +108,6 @@ def compress(
     weights = trained.load(checkpoint=checkpoint)
     trained, config = merge_updates(trained), without_updates(config, trained)
     wanted, *others = (layer_of(name.strip(), options["layer"]) for name in layer.split(","))
-    named = {"embedding": embedding, "output": output}
     plan = make_plan(
         trained,
         wanted,

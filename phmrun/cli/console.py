@@ -185,7 +185,7 @@ def print_scores(metrics: Mapping[str, Any]) -> None:
         if name in beside:
             texts[beside[name]] = shown
         else:
-            interval = "{:z.2f} – {:z.2f}".format(*stored["ci"]) if stored.get("ci") else ""
+            interval = "{:z,.2f} – {:z,.2f}".format(*stored["ci"]) if stored.get("ci") else ""
             rows.append((name, shown, interval, count, f"[{label}]" if signature else ""))
     filled = [[*row[:3], *(texts.get((row[0], baseline), "") for baseline in columns), *row[3:]] for row in rows]
     heads = ["metric", "value", "95 % interval", *columns, "over", ""]

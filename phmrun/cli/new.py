@@ -14,7 +14,7 @@ from phmrun.errors import PhmrunError
 from phmrun.files import write_text
 from phmrun.registry import METRICS, STRUCTURES, TASKS, Registry, networks
 
-_NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 TRIED: dict[str, tuple[Registry, str]] = {

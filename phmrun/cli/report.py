@@ -9,7 +9,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import counted
+from phmrun.errors import PhmrunError, counted
 from phmrun.progress import note
 
 SECONDS = 10.0
@@ -38,6 +38,8 @@ def report(
         phmrun report sweep.yaml --watch
     """
     place = out or Path(f"{Path(names[0]).stem if len(names) == 1 else 'report'}.html")
+    if place.suffix == ".md":
+        raise PhmrunError("the page is HTML; Markdown is written beside it", where="--out", valid=["page.html"])
     with suppress(KeyboardInterrupt):
         pause = SECONDS
         while watch:

@@ -144,7 +144,7 @@ def show(run: RunArgument = LATEST, runs_dir: RunsDirectory = Path("runs"), as_j
         "history": recorded.rows()[-ROWS:],
         "environment": recorded.environment(),
         "samples": recorded.samples(),
-        "files": {entry.name: entry.size for entry in entries(recorded.path)},
+        "files": dict(entries(recorded.path)),
         "damage": recorded.faults,
     }
     console.print_json(facts)
@@ -293,7 +293,7 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
         _heading("Samples")
         console.print_table(samples["columns"], samples["rows"])
     _heading("Files")
-    console.print_table(("", "bytes", ""), [(entry.name, entry.size, entry.meaning) for entry in entries(run.path)])
+    console.print_table(("", "bytes"), list(entries(run.path)))
     for fault in run.faults:
         console.print_aside(fault)
 

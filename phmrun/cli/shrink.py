@@ -103,7 +103,7 @@ def _sentence(search: "Search", best: "Result | None") -> str:
     says what to allow.
     """
     goal = search.goal
-    aim = f"{float(goal.share):.0%} of the {goal.by} within {goal.within:g}"
+    aim = f"{100 * float(goal.share):.3g}% of the {goal.by} within {goal.within:g}"
     if best is None:
         return f"no way that was tried reaches {aim}: allow more loss with --within, or more --steps"
     reached = f"{best.shares[goal.by]:.1%} of the {goal.by} at a loss of {best.loss:+.2f} on the split dev"

@@ -88,10 +88,12 @@ def sweep(
         sweep_output.tell_faults(statuses)
         slurm = Slurm(place.path / "slurm", design.sweep.name, jobs, sbatch or [])
         left = slurm.unqueued(to_run(statuses, retry_failed))
-        path = slurm.write([place.job(status.cell) for status in left]) if left else None
+        path = slurm.write([place.job(status.cell, threads or 0) for status in left]) if left else None
         job = slurm.submit(path) if path and not script else None
         summary = sweep_output.facts(design, survey(design, runs_dir), runs_dir, jobs or 1) if as_json else None
         sweep_output.tell_script(path, len(left), job, summary)
+        if any(status.cell.fault for status in statuses):
+            raise typer.Exit(ExitCode.SWEEP)
         return
     if executor == "ray":
         from phmrun.sweeps.executors.ray_cluster import RayExecutor

@@ -30,7 +30,7 @@ def sync(
     from phmrun.ledger.wandb_mirror import wandb_mode
 
     chosen = [Run.find(runs_dir, reference) for reference in runs]  # all, so that a typo in the last uploads nothing
-    mode = wandb_mode() if os.environ.get("WANDB_MODE") else "online"
+    mode = wandb_mode() if os.environ.get("WANDB_MODE") and to == "wandb" else "online"
     facts: list[dict[str, Any]] = []
     for run in chosen:
         if to == "tensorboard":

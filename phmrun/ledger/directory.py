@@ -4,14 +4,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml
 from phmrun.errors import ExitCode, PhmrunError, nearest
 from phmrun.files import is_name, read_regular, read_text
-from phmrun.ledger.lock import LOCK
 from phmrun.ledger.status import State, Status, as_found
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
@@ -19,40 +17,6 @@ DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "histo
 LATEST = "latest"
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
 """Pattern of run ids."""
-_CONTENTS = {
-    "config.yaml": "resolved config",
-    "status.json": "state of the run",
-    "metrics.json": "scores with their signatures",
-    "parameters.json": "parameter counts",
-    "data.json": "files and checksums of the data",
-    "environment.json": "environment of each process",
-    "bench.json": "speeds measured by `phmrun bench run` and `phmrun export --compare`",
-    "history.jsonl": "training history",
-    "train.log": "log of training",
-    "script.log": "output of the script",
-    "script": "files of the script",
-    "items.json": "counts of each test item",
-    "vocabulary": "vocabulary",
-    "checkpoints": "weights and training states",
-    "predictions": "outputs of the model",
-    "wandb": "W&B mirror",
-    LOCK: "process that holds the run",
-}
-
-
-@dataclass(frozen=True)
-class RunFile:
-    """Entry of a run directory.
-
-    Attributes:
-        name: File name; a directory's name ends with a slash.
-        size: Bytes; those of all files for a directory, without symbolic links.
-        meaning: Purpose of the file; empty if phmrun does not know it.
-    """
-
-    name: str
-    size: int
-    meaning: str
 
 
 def directory_of_runs(given: str | os.PathLike[str] | None = None) -> Path:
@@ -158,19 +122,17 @@ def _effective_status(path: Path) -> Status | None:
         return None
 
 
-def entries(path: Path) -> Iterator[RunFile]:
-    """Yield the entries of a run directory: known files in a fixed order, then others by name.
+def entries(path: Path) -> Iterator[tuple[str, int]]:
+    """Yield name and bytes of each entry of a run directory, sorted; a directory's name ends with a slash.
 
-    Hidden entries are left out. A file that vanishes during the reading counts 0 bytes.
+    Hidden entries and symbolic links are left out. A file that vanishes during the reading counts 0 bytes.
     """
-    places = {name: place for place, name in enumerate(_CONTENTS)}
-    children = [child for child in path.iterdir() if not child.name.startswith(".")]
-    for child in sorted(children, key=lambda child: (places.get(child.name, len(places)), child.name)):
+    for child in sorted(child for child in path.iterdir() if not child.name.startswith(".")):
         size = 0
         for file in [child] if child.is_file() else [path for path in child.rglob("*") if not path.is_symlink()]:
             with suppress(FileNotFoundError):
                 size += file.stat().st_size if file.is_file() else 0
-        yield RunFile(f"{child.name}/" if child.is_dir() else child.name, size, _CONTENTS.get(child.name, ""))
+        yield f"{child.name}/" if child.is_dir() else child.name, size
 
 
 PLAIN = "dense"

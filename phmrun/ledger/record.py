@@ -74,10 +74,10 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     status = run.status
     if status.state is not State.DONE and not status.diverged:
         raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
-    config = parse_yaml(read_text(run.config_path), str(run.config_path))
     segments = [_without(entry, "command", "host") for entry in run.environment()]
     # A run that was archived without weights has none of its checkpoints.
     run.manifest.check_all(without=() if any(run.checkpoints.glob("*.ckpt")) else ("checkpoints",))
+    config = parse_yaml(read_text(run.config_path), str(run.config_path))
     manifest = run.manifest.read()
     data = run.data() or DataRecord()
     files = data.files

@@ -234,7 +234,9 @@ def _curves(statuses: Sequence[CellStatus], path: Path, heading: str) -> Iterabl
     """
     first: dict[tuple[Any, ...], CellStatus] = {}
     for status in statuses:
-        if status.run and status.cell.config and status.state in (CellState.DONE, CellState.RUNNING):
+        if not (status.run and status.cell.config and status.state in (CellState.DONE, CellState.RUNNING)):
+            continue
+        if any(key.startswith("val/") for row in status.run.history.rows() for key in row):
             first.setdefault((status.cell.config.task, *status.cell.row), status)
     for task in dict.fromkeys(key[0] for key in first):
         chosen = [status for key, status in first.items() if key[0] == task][:MOST_CURVES]

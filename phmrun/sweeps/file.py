@@ -239,7 +239,8 @@ def _validated(source: Source) -> SweepFile:
 def _placed(file: SweepFile, path: Path) -> SweepFile:
     """Return a sweep's file with paths resolved relative to its folder.
 
-    Paths are ``config``, ``plugins``, ``table``, and those below ``data`` in ``base``, ``include`` and ``grid``. Only
+    Paths are ``config``, ``plugins``, ``table``, and those below ``data`` in ``base``, ``include``, ``exclude``,
+    ``baseline`` and ``grid``. Only
     names that exist there are changed, see :func:`_beside`. A script's working directory becomes absolute, by default
     the folder. A packaged file is returned unchanged.
     """
@@ -253,6 +254,8 @@ def _placed(file: SweepFile, path: Path) -> SweepFile:
         "table": file.table and _beside(file.table, folder),
         "base": _with_data(file.base, folder) | ({"directory": str(place)} if file.task == "script" else {}),
         "include": [_with_data(settings, folder) for settings in file.include],
+        "exclude": [_with_data(settings, folder) for settings in file.exclude],
+        "baseline": _with_data(file.baseline, folder),
         "grid": {key: [_with_data({key: value}, folder)[key] for value in values] for key, values in file.grid.items()},
     }
     return file.model_copy(update=resolved)
@@ -263,28 +266,30 @@ def _with_data(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     Those are file names below the key ``data`` and dotted keys that begin with it; see :func:`_files`.
     """
-    return {key: _files(value, folder) if key.partition(".")[0] == "data" else value for key, value in settings.items()}
+    return {key: _files(key, item, folder) if key.split(".")[0] == "data" else item for key, item in settings.items()}
 
 
-def _files(value: Any, folder: Path) -> Any:
+def _files(key: str, value: Any, folder: Path) -> Any:
     """Return nested values with texts resolved by :func:`_beside`.
 
     The value of the key ``name``, and values that are no text, are unchanged.
     """
     if isinstance(value, dict):
-        return {key: item if key == "name" else _files(item, folder) for key, item in value.items()}
+        return {name: _files(name, item, folder) for name, item in value.items()}
     if isinstance(value, list):
-        return [_files(item, folder) for item in value]
-    return _beside(value, folder) if isinstance(value, str) else value
+        return [_files(key, item, folder) for item in value]
+    last = key.rpartition(".")[2]
+    return _beside(value, folder, last) if isinstance(value, str) and last != "name" else value
 
 
-def _beside(name: str, folder: Path) -> str:
-    """Return a name as a path below a folder, if it exists.
+def _beside(name: str, folder: Path, key: str = "") -> str:
+    """Return a name as a path below a folder, if it is a file there.
 
-    It exists if it is a file there, or if files ``name.*`` are. Else, or if too long for a path, the name is unchanged.
+    A prefix (``key``) is one if files there begin with it. Else, or if too long for a path, the name is unchanged.
     """
     path = folder / name
     try:
-        return str(path) if path.is_file() or any(path.parent.glob(f"{path.name}.*")) else name
-    except OSError:  # too long for a path
+        exists = path.is_file() or (key == "prefix" and any(folder.glob(f"{name}*")))
+    except (NotImplementedError, OSError, ValueError):  # an absolute prefix, or too long for a path
         return name
+    return f"{path}{'/' * name.endswith('/')}" if exists else name

@@ -125,8 +125,8 @@ def serve_all(
 def written(run: Run, item: Format) -> tuple[Path, float | None]:
     """Export a run in a format into its directory.
 
-    Return its path and :attr:`Served.difference`. The checkpoint is not exported: its path is that of ``best.ckpt``,
-    else of ``last.ckpt``.
+    Return its path and the largest difference of its outputs, ``None`` if they are not compared. The checkpoint is not
+    exported: its path is that of ``best.ckpt``, else of ``last.ckpt``.
     """
     trained = open_run(run)
     if item.name == "checkpoint":

@@ -167,17 +167,17 @@ class Search:
                 )
         label = "dense, the same further steps"
         yield self._measured("control", label, self._trained(continued(self.run), RATES), False, "none")
-        shares = self._shares_of_parameters(factored)
+        shares = {share: f"{100 * float(share):.3g}%" for share in self._shares_of_parameters(factored)}
         trainings: list[tuple[str, str, Training, tuple[float, ...]]] = [
-            ("structure", f"{' or '.join(names)} at {float(share):.0%}", compressed(self.run, names, share), RATES)
-            for share in shares
+            ("structure", f"{' or '.join(names)} at {percent}", compressed(self.run, names, share), RATES)
+            for share, percent in shares.items()
             for names in STRUCTURES
         ]
         model = getattr(trained.config, "model", None)
         if hasattr(model, "width") and getattr(model, "path", None) is None:  # a folder's network has its width
             trainings += [
-                ("student", f"narrower dense student at {float(share):.0%}", student(self.run, share), (1.0,))
-                for share in shares
+                ("student", f"narrower dense student at {percent}", student(self.run, share), (1.0,))
+                for share, percent in shares.items()
             ]
         precisions = ("none",) if self.goal.by == "parameters" else ("none", "int8")
         for way, label, make, rates in trainings:
@@ -251,8 +251,8 @@ class Search:
         shares["latency"] = float(served[0]["latency_ratio"])
         sign = -1 if metric_of(served[0]["metric"]).lower_is_better else 1
         loss = sign * (self.base["score"] - sum(row["score"] for row in served) / len(served))
-        # In whole percent, so that a header of a few hundred bytes does not decide.
-        reached = round(shares[self.goal.by], 2) <= float(self.goal.share) and loss <= self.goal.within
+        # To half a percent, so that a header of a few hundred bytes does not decide.
+        reached = shares[self.goal.by] <= float(self.goal.share) + 0.005 and loss <= self.goal.within
         kept = (" --factored" if factored else "") + ("" if precision == "none" else f" --quantization {precision}")
         command = f"phmrun export {runs[0].reference} --format {kind}{kept}"
         return Result(way, label, tuple(run.path for run in runs), served[0], shares, loss, reached, command)

@@ -18,20 +18,8 @@ def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
     assert "phm n=4 " in shown.out
     assert "encoder.attention.project" in shown.out
     assert len(list((tmp_path / "runs").iterdir())) == 1
-    created = phmrun(
-        "compress",
-        "latest",
-        "--layer",
-        "low-rank",
-        "--budget",
-        "0.9",
-        "--steps",
-        "0",
-        "--calibrate",
-        "1",
-        "--json",
-        *where,
-    )
+    budget = ("--layer", "low-rank", "--budget", "0.9", "--steps", "0", "--calibrate", "1")
+    created = phmrun("compress", "latest", *budget, "--json", *where)
     assert created.code == 0, created.err
     report = json.loads(created.out)
     assert report["plan"]["share_of_model"] <= 0.9
@@ -64,6 +52,7 @@ def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
         (("--layer", "phm", "--budget", "1e-999999999"), "is not a fraction"),
         (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
         (("--layer", "phm", "--n", "3"), "3"),
+        (("--layer", "phm", "--set", "embedding.rank=4"), "embedding.rank has no effect"),
         (("--layer", "phm", "--set", "data.name=multi31k"), "multi31k"),
     ):
         refused = phmrun("compress", report["parent"], *arguments, *where)

@@ -88,7 +88,7 @@ def test_failures_end_in_code_five_with_the_last_lines(phmrun, written):
 
 def test_a_script_for_slurm(phmrun, written):
     result = phmrun(written(FOUR), "--script", "--sbatch", "partition=gpu", "--jobs", "2")
-    assert result.exit_code == 0
+    assert result.exit_code == 5  # one cell cannot run
     assert "#SBATCH --array=0-2%2\n" in result.stdout
     assert "#SBATCH --partition=gpu\n" in result.stdout
     assert "submit it by: sbatch /" in result.stderr

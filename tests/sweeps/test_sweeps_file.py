@@ -97,17 +97,14 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
         (folder / name).write_text("")
     (folder / "sweep.yaml").write_text(
         "task: toy\nconfig: [more.yaml, configs/tasks/nmt.yaml]\nplugins: [mine.py]\n"
-        "base: {data: {name: files, train: train.tsv, dev: dev.tsv, vectors: glove/a.txt}}\n"
-        "grid: {data.train: [train.tsv, absent.tsv], layer: [dense]}\n"
+        "base: {data: {name: files, train: train.tsv, dev: dev.tsv, vectors: glove/a.txt, source: train, prefix: ./}}\n"
+        "grid: {data.train: [train.tsv, absent.tsv], layer: [dense]}\nexclude: [{data.train: train.tsv}]\n"
     )
     monkeypatch.chdir(tmp_path)
     file = load_sweep("study/sweep.yaml").file
-    assert file.base["data"] == {
-        "name": "files",
-        "train": "study/train.tsv",
-        "dev": "study/dev.tsv",
-        "vectors": "glove/a.txt",
-    }
+    data = {"train": "study/train.tsv", "dev": "study/dev.tsv", "vectors": "glove/a.txt"}
+    assert file.base["data"] == {"name": "files", "source": "train", "prefix": "study/", **data}
+    assert file.exclude == [{"data.train": "study/train.tsv"}]
     assert file.grid == {"data.train": ["study/train.tsv", "absent.tsv"], "layer": ["dense"]}
     assert (file.plugins, file.config) == (["study/mine.py"], ["study/more.yaml", "configs/tasks/nmt.yaml"])
 
