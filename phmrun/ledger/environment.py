@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from phmrun.checksums import Stamp, stamp_of
 from phmrun.documents import flat
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import decompressed, is_name, open_regular
@@ -176,6 +177,12 @@ class Source:
         return cls(str(path.absolute()), digest.hexdigest(), path.stat().st_size)
 
 
+@functools.lru_cache(maxsize=4096)
+def _sha256_once(stamp: Stamp) -> str:
+    """Return the checksum of the content of the file with this stamp; see :class:`Source`."""
+    return Source.of(Path(stamp[0])).sha256
+
+
 @dataclass(frozen=True)
 class Split:
     """Files of a split, in reading order."""
@@ -235,8 +242,8 @@ class DataRecord:
 
     @property
     def changed(self) -> list[Path]:
-        """Files on this machine that differ from their records."""
-        return [file for file, recorded in self.here.items() if Source.of(file).sha256 != recorded]
+        """Files on this machine that differ from their records; one that stays as it is, is read once."""
+        return [file for file, recorded in self.here.items() if _sha256_once(stamp_of(file)) != recorded]
 
     @property
     def here(self) -> dict[Path, str]:

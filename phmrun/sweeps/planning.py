@@ -159,16 +159,9 @@ class RecordedData:
     def unchanged(self, config: Experiment) -> Mapping[str, str] | None:
         """Return the checksums on record if they are unambiguous, and the files that exist here still have them."""
         runs = self._runs(config)
-        if len(runs) != 1 or not all(map(_files_are_unchanged, runs.values())):
+        if len(runs) != 1 or any(data.changed for run in runs.values() if (data := run.data())):
             return None
         return dict(json.loads(next(iter(runs))))
-
-
-@cache
-def _files_are_unchanged(run: Run) -> bool:
-    """True if the data files of a run that exist on this machine have the recorded checksums; cached."""
-    data = run.data()
-    return data is None or not data.changed
 
 
 def _has_files(run: Run, named: Mapping[str, Any]) -> bool:
