@@ -7,6 +7,7 @@ import pytest
 from tiny_experiments import write_agreement
 
 import phmrun
+from phmrun.errors import PhmrunError
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,11 @@ def test_the_same_call_again_is_the_same_run(run, settings):
     assert phmrun.train("sva", runs_dir=run.path.parent, **settings).id == run.id
 
 
+def test_distillation_needs_a_teacher():
+    with pytest.raises(PhmrunError, match="no distillation"):
+        phmrun.train("sva", settings={"distillation.weight": 0.9})
+
+
 def test_a_plan_is_the_run_that_would_be(run, settings):
     plan = phmrun.plan("sva", **settings)
     assert plan.run_id == run.id
@@ -62,6 +68,7 @@ def test_a_run_is_opened_evaluated_and_asked(run):
     again = phmrun.open_run(runs_dir=str(run.path.parent))
     assert again.id == run.id
     assert "dev/accuracy" in again.evaluate("dev")
+    assert "dev/accuracy" in again.evaluate(files=run.run.values["data"]["dev"])
     (answer,) = again.predict(["n1s w2"])
     assert answer.values["prediction"] == answer.split()[0]
     assert answer.split("\t")[0] in ("singular", "plural")

@@ -27,7 +27,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, width: int, length: int = 512, *, paper: bool = False) -> None:
         super().__init__()
         if width % 2:
-            raise PhmrunError(f"the width {width} is odd", where="model.width", hint="Sines and cosines are pairs.")
+            raise PhmrunError(f"the width {width} is odd", where="model.width", hint="Take an even one.")
         self.width = width
         self.paper = paper
         self.register_buffer("table", sinusoids(length, width, paper=paper), persistent=False)

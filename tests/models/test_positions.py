@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 
+from phmrun.errors import PhmrunError
 from phmrun.models.positions import SinusoidalPositions, sinusoids
 
 
@@ -23,3 +24,5 @@ def test_a_longer_input_extends_the_table():
     assert torch.equal(positions(20), sinusoids(20, 8))
     assert torch.equal(positions(2), sinusoids(2, 8))
     assert positions.double()(30).dtype == torch.float64
+    with pytest.raises(PhmrunError, match="the width 7 is odd"):
+        SinusoidalPositions(7)
