@@ -270,7 +270,7 @@ def choose_device(name: str) -> str:
     if name == "auto":
         return "cuda" if has_cuda else "cpu"
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()  # "meta" has no numbers
     except (AssertionError, NotImplementedError, RuntimeError) as error:
         valid = ("auto", "cpu", "cuda") if has_cuda else ("auto", "cpu")
         raise PhmrunError(f"there is no device {name!r} on this machine", where="--device", valid=valid) from error

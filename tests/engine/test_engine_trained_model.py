@@ -42,7 +42,7 @@ def test_average_is_the_mean_of_the_last_checkpoints(run, average, count):
 
 def test_a_mistyped_device_and_a_missing_and_a_foreign_checkpoint(run, tmp_path):
     trained = open_run(run)
-    for device in ("cdua", "cpu:x", "auto:0"):
+    for device in ("cdua", "cpu:x", "auto:0", "meta"):
         with pytest.raises(PhmrunError, match=f"there is no device '{device}'"):
             trained.predictor(device=device)
     with pytest.raises(PhmrunError, match="no such checkpoint") as caught:

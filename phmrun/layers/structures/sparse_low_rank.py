@@ -75,7 +75,7 @@ class SparseLowRank(Structure):
         if not 0 <= rank <= most:
             return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
         if not density > 0 or round(density * in_features) >= max(in_features, 2):
-            return f"density = {density}; valid density: above 0, and such that entries of a row stay 0"
+            return f"density = {density}; valid density: above 0, and below {1 - 0.5 / in_features:.3g}"
         return check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:

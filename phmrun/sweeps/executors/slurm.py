@@ -79,7 +79,7 @@ class Slurm:
             if not option.isprintable():  # a line end would add lines to the script
                 what = f"{option!r} is not an option of sbatch"
                 raise PhmrunError(what, where="--sbatch", hint="As in --sbatch partition=gpu.")
-        last = max((int(path.name) for path in self.folder.glob("*")), default=0)
+        last = max((int(path.name) for path in self.folder.glob("[0-9]*")), default=0)
         folder = (self.folder / str(last + 1)).resolve()
         words = [" ".join(map(shell_word, job.command)) for job in jobs]
         logs = [shell_word(str(job.log.resolve())) for job in jobs]
