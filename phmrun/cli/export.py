@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def export(
     run: RunArgument = LATEST,
-    kind: Annotated[str, typer.Option("--format")] = "safetensors",
+    kind: Annotated[str | None, typer.Option("--format")] = None,
     out: Annotated[Path | None, typer.Option("--out")] = None,
     factored: Annotated[bool, typer.Option("--factored")] = False,
     quantization: str = "none",
@@ -36,8 +36,8 @@ def export(
     a table or JSON. The outputs of ctranslate2 are checked by --compare only.
 
     Args:
-        kind: Format: safetensors (weights), onnx (programs), ctranslate2; of a network of transformers also
-            transformers (a folder with dense matrices) and peft (updates of frozen matrices).
+        kind: Format: safetensors (weights; the default), onnx (programs), ctranslate2; of a network of transformers
+            also transformers (a folder with dense matrices) and peft (updates of frozen matrices).
         out: Output file or directory (default: in exports/ of the run directory).
         factored: Keep the factors of structures, in a safetensors file of 1/n of the size; default: dense matrices.
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, ctranslate2); int8_float32, float16
@@ -52,9 +52,10 @@ def export(
         phmrun export latest --compare
         phmrun export latest --format ctranslate2 --quantization int8
     """
-    if compare and (out or factored or checkpoint or quantization != "none"):
+    if compare and (kind or out or factored or checkpoint or quantization != "none"):
         what = "--compare writes all formats of the weights that training scored"
-        raise PhmrunError(what, where="--out, --factored, --quantization, --checkpoint", hint="Leave these out.")
+        where = "--format, --out, --factored, --quantization, --checkpoint"
+        raise PhmrunError(what, where=where, hint="Leave these out.")
     plugins = load_plugins(plugin)
     source = choose_run(runs_dir, run)
     if split and not compare:
@@ -63,6 +64,7 @@ def export(
     if compare:
         _compare(source, split or "test", plugins, as_json)
         return
+    kind = kind or "safetensors"
     with waiting("preparing"):
         from phmrun.engine.trained_model import open_run
         from phmrun.exchange import formats as exporting

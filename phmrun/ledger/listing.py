@@ -1,7 +1,6 @@
 """Listing of the runs of a directory: filters, order, columns."""
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,7 +13,7 @@ from phmrun.errors import PhmrunError, unknown
 from phmrun.ledger.directory import CONFIG, STATUS
 from phmrun.ledger.history import shown
 from phmrun.ledger.run import Run
-from phmrun.ledger.scores import score_value
+from phmrun.ledger.scores import score_value, signature_of
 
 
 def recorded_run(path: Path) -> Run | None:
@@ -218,9 +217,7 @@ def scores(runs: Sequence[Run]) -> dict[str, dict[str, Any]]:
     rows = {}
     for name in names:
         entries = [scores.get(name) for scores in metrics]
-        # The optimizer step of the weights is an outcome of training, not a setting of the evaluation.
-        texts = (str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping))
-        signatures = {re.sub(r"(weights:[a-z]+)@\d+", r"\1", text) for text in texts}
+        signatures = {signature_of(entry) for entry in entries if isinstance(entry, Mapping)}
         values = tuple(score_value(entry) for entry in entries)
         if any(value is not None for value in values):
             rows[name] = {"values": values, "alike": len(signatures) <= 1}

@@ -1,5 +1,6 @@
 """Scores and measured times of a run, as ``metrics.json`` and ``bench.json`` have them."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,15 @@ def score_value(score: Any) -> float | None:
         return float(value)
     except OverflowError:
         return None
+
+
+def signature_of(score: Any) -> str:
+    """Return the signature of a score as ``metrics.json`` has it; empty for a bare number.
+
+    The optimizer step of the weights is left out: it is an outcome of training, not a setting of the evaluation.
+    """
+    text = score.get("signature", "") if isinstance(score, Mapping) else ""
+    return re.sub(r"(weights:[a-z]+)@\d+", r"\1", str(text))
 
 
 def first_items(entry: Any) -> dict[str, Any] | None:

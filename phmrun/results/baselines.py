@@ -8,7 +8,7 @@ from typing import Any
 
 from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
-from phmrun.ledger.scores import score_value
+from phmrun.ledger.scores import score_value, signature_of
 from phmrun.metric import OF, baseline_of, divergence_of, floors_of, metric_of
 from phmrun.results.entries import entry_of_run, identities
 from phmrun.results.table import BUILTIN, REDUCED, ResultTable
@@ -57,8 +57,7 @@ def listed_baselines(runs: Sequence[Run], scores: Sequence[str]) -> Iterator[tup
     """
     groups: dict[str, dict[str, list[Run]]] = {}  # by task and data, then by the checksum of the test items
     for run in runs:
-        entries = [run.entry(score) for score in scores]
-        signatures = [str(entry.get("signature")) for entry in entries if isinstance(entry, Mapping)]
+        signatures = [signature_of(run.entry(score)) for score in scores]
         mark = next((match[1] for text in signatures if (match := re.search(r"\bdata:(\w{6})", text))), "")
         groups.setdefault(f"{run.about('task')} {run.about('data')}", {}).setdefault(mark, []).append(run)
     for label, by_mark in groups.items():

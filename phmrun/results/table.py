@@ -4,7 +4,6 @@ Imports no torch.
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,9 +11,8 @@ from functools import cached_property
 from statistics import fmean
 
 from phmrun.errors import PhmrunError, unknown
-from phmrun.ledger import Run
 from phmrun.ledger.listing import score_names
-from phmrun.ledger.scores import TIMES
+from phmrun.ledger.scores import TIMES, signature_of
 from phmrun.ledger.wording import row_name
 from phmrun.papers.published import Printed
 from phmrun.results.entries import Entry, require_seeds
@@ -226,18 +224,12 @@ def _figure(heading: Heading, entries: Iterable[Entry], row: str, reduced: str) 
         published = float(Printed.parse(printed or "").amount)
     scored = [(entry.run, value) for entry in chosen if entry.run and (value := entry.run.score(score)) is not None]
     values = tuple(value * heading.factor for _, value in scored)
-    signatures = tuple(dict.fromkeys(_signature(run, score) for run, _ in scored))
+    signatures = tuple(dict.fromkeys(signature_of(run.entry(score)) for run, _ in scored))
     agree = bool(heading.signature) and all(
         {*heading.signature.split("|")} <= {*signature.split("|")} for signature in signatures
     )
     comparable = agree and not reduced and not _made_up(chosen)
     return Figure(score, chosen, values, signatures, printed, published, comparable, heading.factor)
-
-
-def _signature(run: Run, score: str) -> str:
-    """Return the signature of a score without the checkpoint's step; empty if it has none."""
-    entry = run.entry(score)
-    return re.sub(r"@\d+", "", str(entry.get("signature", ""))) if isinstance(entry, Mapping) else ""
 
 
 def _made_up(entries: Iterable[Entry]) -> bool:
