@@ -23,7 +23,6 @@ from phmrun.engine.calibration import calibration_batches, input_covariances
 from phmrun.engine.module import ExportGraph, Run, outputs_of
 from phmrun.engine.trained_model import TrainedModel
 from phmrun.errors import ExitCode, PhmrunError, unknown
-from phmrun.exchange import check_out
 from phmrun.exchange.ctranslate2 import MARK, Quantization, converted
 from phmrun.exchange.factored import factored_copy
 from phmrun.exchange.pages import ctranslate2_page, onnx_page
@@ -138,13 +137,24 @@ def export(
         raise PhmrunError(f"this network cannot be traced: {program.untraceable}", where=trained.run.id, hint=hint)
     form = Format(kind, factored, precision)
     facts = {"run": trained.run.id, "weights": label}
-    folder = trained.run.access.folder("exports")
     if kind == "onnx" and program.parts:
-        return _export_parts(program, path or folder / "onnx", form, trained, facts)
+        return _export_parts(program, _folder(trained, path, "onnx"), form, trained, facts)
     moments = None
     if "+" in precision:
         moments = input_covariances(trained.module, calibration_batches(trained, trained.config, BATCHES))
-    return _export_file(program, path or folder / f"model{form.suffix}.{kind}", form, facts, moments)
+    path = path or trained.run.access.folder("exports") / f"model{form.suffix}.{kind}"
+    return _export_file(program, path, form, facts, moments)
+
+
+def _folder(trained: TrainedModel, out: Path | None, name: str) -> Path:
+    """Return the folder to write: ``out``, or without it one of the run's ``exports``, by its name.
+
+    Raises:
+        PhmrunError: (exit 2) Files in ``out`` would be lost.
+    """
+    if out and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
+        raise PhmrunError("other files would be overwritten", where=str(out), hint="Give an empty folder with --out.")
+    return out or trained.run.access.folder("exports") / name
 
 
 def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str, checkpoint: str | None) -> Exported:
@@ -162,8 +172,7 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
         )
     trained.load(checkpoint)
     form = Format("ctranslate2", precision=precision)
-    path = out or trained.run.access.folder("exports") / f"{form.name}{form.suffix}"
-    check_out(path, "model.bin")
+    path = _folder(trained, out, f"{form.name}{form.suffix}")
     vocabularies, search = cast(Vocabularies, trained.vocabulary), cast(Any, decoding_section(trained.config))
     converted(cast(EncoderDecoder, trained.module.network), vocabularies, path, cast(Quantization, precision))
     write_text(path / "README.md", ctranslate2_page(vocabularies, beam=search.beam, alpha=search.alpha))
@@ -186,9 +195,8 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
         raise PhmrunError(f"the run's network is none of transformers, as {kind} needs", where="--format", hint=hint)
     label = trained.load(checkpoint)
     facts = {"run": f"{trained.run.id}, {label}", "layer": trained.config.layer.structure}
-    directory = path or trained.run.access.folder("exports") / kind
+    directory = _folder(trained, path, kind)
     vocabulary = getattr(trained.vocabulary, "words", trained.vocabulary)
-    check_out(directory, "config.json" if kind == "transformers" else "adapter_config.json")
     with replacing_directory(directory) as beside:
         if kind == "peft":
             if network.folder is None or trained.config.adapts:
@@ -247,9 +255,8 @@ def _export_parts(
 
     Raises:
         PhmrunError: (exit 1) An output differs by more than 1e-4 (``TOLERANCE``), without rounding; nothing is
-            replaced. A package is missing, or other files would be overwritten (exit 2).
+            replaced. A package is missing (exit 2).
     """
-    check_out(directory, TOKENS)
     vocabularies = cast(Vocabularies, trained.vocabulary)
     decoding: Any = decoding_section(trained.config)
     search = {name: getattr(decoding, name) for name in SEARCH}

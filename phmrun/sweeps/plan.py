@@ -145,7 +145,7 @@ def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: 
     """
     if cell.config is None:
         raise ValueError(f"the cell {cell.label} cannot be run")
-    sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("a trial", nested(values))]
+    sources = [Source(cell.label, cell.config.model_dump(mode="json")), Source("tune", nested(values))]
     varied_cell = _resolved({**cell.at, **values}, cell.config.task, sources, options_of)
     origin = {**cell.origin, **{key: varied_cell.origin[key] for key in values if key in varied_cell.origin}}
     marked = replace(varied_cell, origin=origin, baseline=cell.baseline, departs=cell.departs)

@@ -36,7 +36,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
     """Causal network of transformers, read from ``model.path`` or with fresh weights.
 
     Its state are the last ``memory`` tokens, which are read again before the next ones; 0: every text is read from its
-    beginning alone, as in training.
+    beginning alone, as in training; None: as many as fit, with their keys and values while all do.
 
     Args:
         options: Section of the configuration.
@@ -56,7 +56,7 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
         else:
             settings = read_settings(options.path, options.path_dropout)
         super().__init__(settings, structures, options.only, options.path)
-        self.memory = 0
+        self.memory: int | None = 0
         self.output = Logits(sizes[0])
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
@@ -68,11 +68,15 @@ class HuggingFaceLanguageModel(HuggingFaceNetwork):
         if tokens.shape[1] > self.positions:
             what = f"{tokens.shape[1]:,} tokens are more than the network's {self.positions:,} positions"
             raise PhmrunError(what, hint="Shorten the text, or set batch.length and decoding.length.")
-        before = state[0] if state else tokens[:, :0]
-        before = before[:, max(0, before.shape[1] + tokens.shape[1] - self.positions) :]
+        before, *cache = state or (tokens[:, :0], {})
         text = torch.cat([before, tokens], 1)
-        logits = self.model(input_ids=text, use_cache=False).logits[:, before.shape[1] :]
-        kept = text[:, text.shape[1] - min(self.memory, text.shape[1]) :]
+        if self.memory is None and text.shape[1] <= self.positions:  # nothing is forgotten: keys and values stay valid
+            read = self.model(input_ids=tokens, use_cache=True, **cache[0])
+            cached = {name: value for name, value in read.items() if name != "logits"}  # names differ by release
+            return Reading(read.logits, read.logits, (text, cached))
+        text = text[:, -self.positions :]
+        logits = self.model(input_ids=text, use_cache=False).logits[:, -tokens.shape[1] :]
+        kept = text if self.memory is None else text[:, max(0, text.shape[1] - self.memory) :]
         return Reading(logits, logits, (kept,))
 
     def loss(self, logits: Tensor, targets: Tensor) -> CrossEntropy:

@@ -1,6 +1,6 @@
 """Interface of language models, and their word tables."""
 
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from torch import Tensor
 
@@ -10,8 +10,8 @@ from phmrun.layers.network import Structures
 from phmrun.registry import EMBEDDINGS
 from phmrun.tasks.lm.config import LanguageModelOptions
 
-State = tuple[Tensor, ...]
-"""Detached state of a model after some text; the batch is the first dimension of each tensor."""
+State = tuple[Any, ...]
+"""Detached state of a model after some text; in training, tensors whose first dimension is the batch."""
 
 
 class Reading(NamedTuple):

@@ -109,7 +109,7 @@ class LanguageModelPredictor(
         It is its continuations, or the surprisal of its words, by ``decoding.mode``.
         """
         if isinstance(self.network, HuggingFaceLanguageModel):
-            self.network.memory = self.network.positions
+            self.network.memory = None
         return self._surprisals(lines) if self.decoding.mode == "surprisal" else self._continuations(lines)
 
     def evaluate(self, data: StreamData | MinimalPairs, split: str) -> Evaluation:

@@ -187,11 +187,19 @@ def test_a_killed_run_from_a_folder_goes_on_to_the_same_bits(folder, tmp_path):
     assert (straight.metrics()["test/bits_per_byte"]["value"]) == resumed.metrics()["test/bits_per_byte"]["value"]
 
 
-def test_a_segment_beyond_the_positions_is_refused(tmp_path):
-    config = of_transformers(tmp_path / "corpus")
-    built = HuggingFaceLanguageModel(config.model, (60,), config.structures)
-    built.positions = 4
-    with pytest.raises(PhmrunError, match="9 tokens are more than the network's 4 positions"):
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
+def test_cached_keys_and_values_change_no_logits_up_to_the_positions(family, tmp_path):
+    config = of_transformers(tmp_path, model={**SIZES, "family": family})
+    built = HuggingFaceLanguageModel(config.model, (60,), config.structures).eval()
+    built.positions, logits = 7, {None: [], 7: []}
+    for built.memory, read in logits.items():  # tokens beside cached keys and values, or all tokens again
+        state = None
+        for part in TOKENS.split([3, 1, 2, 1, 1, 1], 1):
+            reading = built(part, state)
+            state = reading.state
+            read.append(reading.hidden)
+    torch.testing.assert_close(*(torch.cat(read, 1) for read in logits.values()))
+    with pytest.raises(PhmrunError, match="9 tokens are more than the network's 7 positions"):
         built(TOKENS)
 
 
