@@ -94,6 +94,9 @@ def compress(
     named = {"embedding": embedding, "output": output}
     for key, _, _ in keys:
         scope, _, option = key.partition(".")
+        if key == "training.max_steps" or (scope == "model" and "dropout" not in option):
+            hint = "--steps N trains on after the fit; the other sizes of a trained network stay."
+            raise PhmrunError(f"{key} cannot be changed", where="--set", hint=hint)
         if scope in SCOPES and not (option and named.get(scope, layer)):
             hint = f"Name the structure: --{scope} low-rank --set {scope}.rank=16"
             raise PhmrunError(f"{key} has no effect here", where="--set", hint=hint)

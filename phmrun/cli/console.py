@@ -95,29 +95,29 @@ def print_table(
 ) -> None:
     """Print a table on standard output.
 
-    Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more are
-    printed without folding, with all columns. On a terminal, columns are folded to 16 characters if they are in
-    ``labels``, the first to 60 and others to 24. If that is not enough, those of ``drop`` are left out, in its order,
-    then others from the right; a note on standard error names them. Elsewhere the table has all columns.
+    Columns with a number are right-aligned. None is –, truth values are yes and no. Tables of 500 rows or more, and all
+    into a file or pipe, are printed without folding, with all columns. On a terminal, columns are folded to 16
+    characters if they are in ``labels``, the first to 60 and others to 24. If that is not enough, those of ``drop`` are
+    left out, in its order, then others from the right; a note on standard error names them.
     """
     heads = list(columns)
     filled = [[_cell(value) for value in row] for row in rows]
     right = [any(row[index][1] for row in filled) for index in range(len(heads))]
-    if len(filled) >= _LONG_TABLE:
+    console = stdout()
+    if len(filled) >= _LONG_TABLE or not console.is_terminal:
         _print_long_table(heads, [[text for text, _ in row] for row in filled], right, title)
         return
-    console = stdout()
     widths = [max(map(cell_len, [head, *(row[place][0] for row in filled)])) for place, head in enumerate(heads)]
     limits = [_LABEL if head in labels else _FOLDED if place else _NAME for place, head in enumerate(heads)]
     least = [min(pair) for pair in zip(widths, limits, strict=True)]
     kept = list(range(len(heads)))
     candidates = [heads.index(name) for name in drop if name in heads] + list(reversed(kept[1:]))
-    while console.is_terminal and sum(least[place] + 2 for place in kept) - 2 > console.width and len(kept) > 1:
+    while sum(least[place] + 2 for place in kept) - 2 > console.width and len(kept) > 1:
         kept.remove(next(place for place in candidates if place in kept))
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for place in kept:
         aligned: JustifyMethod = "right" if right[place] else "left"
-        fixed = widths[place] if console.is_terminal and least[place] == widths[place] else None
+        fixed = widths[place] if least[place] == widths[place] else None
         table.add_column(Text(heads[place]), justify=aligned, overflow="fold", width=fixed)
     for row in filled:
         table.add_row(*(Text(row[place][0]) for place in kept))

@@ -201,7 +201,7 @@ class ExperimentOptions(_Experiment):  # type: ignore[misc, valid-type]
         target: Target language or style: de (default: the task's).
         seed: Random seed (initialization, data order, dropout; default: 1).
         max_steps: Maximum number of optimizer steps; 0 scores a folder as it is (default: the task's).
-        max_epochs: Maximum number of epochs (default: no limit).
+        max_epochs: Maximum number of epochs (default: the task's).
         max_time: Time limit: HH:MM:SS (default: no limit).
         lr: Peak learning rate (default: the task's).
         batch_size: Size of a micro-batch in target tokens, or in sentences with --set batch.unit=sentences (default:

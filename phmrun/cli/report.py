@@ -38,8 +38,9 @@ def report(
         phmrun report sweep.yaml --watch
     """
     place = out or Path(f"{Path(names[0]).stem if len(names) == 1 else 'report'}.html")
-    if place.suffix == ".md":
+    if place.suffix not in ("", ".html"):
         raise PhmrunError("the page is HTML; Markdown is written beside it", where="--out", valid=["page.html"])
+    place = place.with_suffix(".html")
     with suppress(KeyboardInterrupt):
         pause = SECONDS
         while watch:

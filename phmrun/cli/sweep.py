@@ -10,7 +10,7 @@ import typer
 from phmrun.cli import completion, console, sweep_output
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
 from phmrun.errors import ExitCode
-from phmrun.sweeps.cell_status import CellState, survey, to_run
+from phmrun.sweeps.cell_status import CellState, look, survey, to_run
 from phmrun.sweeps.execution import Execution, devices_of, ready, runnable
 from phmrun.sweeps.executors import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
@@ -47,7 +47,7 @@ def sweep(
     Args:
         file: Sweep file, or a paper table's file: a path, or a name such as configs/papers/phm/table2.yaml.
         plan: Show the cells, their progress, failed cells with the last lines of their logs, and the remaining time;
-            run nothing. Exit code 2 if a cell is invalid, 3 if data are missing.
+            run nothing. Exit code 2 if a cell or trial is invalid, 3 if data are missing.
         only: Only cells with this value: layer=phm, layer.n=4, row=Transformer, seed=1. Another key narrows further,
             the same key again widens.
         seeds: Number of seeds per cell (default: the file's).
@@ -75,7 +75,7 @@ def sweep(
     if plan:
         design, statuses = surveyed(file, only, seeds, runs_dir)
         sweep_output.show(design, statuses, runs_dir, jobs or 1, as_json)
-        states = {status.state for status in statuses}
+        states = {status.state for status in (*statuses, *(look(trial, runs_dir) for trial in design.trials))}
         code = ExitCode.USAGE if CellState.INVALID in states else ExitCode.DATA if CellState.BLOCKED in states else 0
         raise typer.Exit(code)
     design = planned(file, only, seeds)

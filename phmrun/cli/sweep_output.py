@@ -38,7 +38,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     rows = []
     for group in groups.values():
         labels = group[0].cell.labels
-        rows.append([*(labels.get(key, "") for key in keys), group[0].size, len(group), _counted(tally(group))])
+        rows.append([*(labels.get(key, "") for key in keys), group[0].size, _seeds(group), _counted(tally(group))])
     if plan.sweep.title:
         console.print_line(plan.sweep.title, style="italic")
     console.print_table([*keys, "parameters", "seeds", "state"], rows, drop=("parameters",), labels=keys)
@@ -55,18 +55,23 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     parts = [f"{counted(len(statuses), 'cell')}: {_counted(summary['counts'])}"]
     if double:
         parts.append(f"{double} the same experiment as another")
+    least = "at least " if summary["more_trials"] else ""
     if plan.trials:
-        least = "at least " if any(status.cell.searching for status in statuses) else ""
         parts.append(f"{counted(len(plan.trials), 'trial')}: {_counted(summary['trials'])}")
         parts.append(f"{least}{counted(summary['runs_left'], 'run')} left")
     if summary["runs_left"]:
         seconds = summary["seconds_left"]
         time = "remaining time unknown until a run of each task is done" if seconds is None else None
-        parts.append(time or f"about {duration(seconds)} left, {slots} at a time")
+        parts.append(time or f"{least}about {duration(seconds)} left, {slots} at a time")
     console.print_line("\n" + " · ".join(parts))
     for line in _power(plan, list(groups.values())):
         console.print_line(line)
     tell_failures([status for status in statuses if status.state is CellState.FAILED and status.run], {})
+
+
+def _seeds(cells: Iterable[CellStatus]) -> int:
+    """Return the number of experiments; one that stands twice in a sweep counts once."""
+    return len({status.cell.run_id or id(status) for status in cells})
 
 
 def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
@@ -76,7 +81,7 @@ def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
     finished ones. Baselines have equal shares of the other rows. Nothing for fewer than two counted seeds or without
     other rows.
     """
-    seeds = min(sum(not status.cell.chose_settings for status in group) for group in rows)  # a pilot is not counted
+    seeds = min(_seeds([status for status in group if not status.cell.chose_settings]) for group in rows)  # no pilots
     baselines = sum(entry.is_baseline for entry in results_of(plan, [group[0] for group in rows]).entries) or 1
     if seeds < 2 or len(rows) <= baselines:
         return
@@ -94,9 +99,9 @@ def _power(plan: Plan, rows: Sequence[Sequence[CellStatus]]) -> Iterator[str]:
 def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int) -> dict[str, Any]:
     """Return plan, states and remaining seconds of a sweep, for JSON.
 
-    Keys: sweep, title, cells, counts (by state), trials (counts by state), runs_left, and seconds_left, None if it
-    cannot be estimated. A cell has at (values by key), run_id, state, reason, parameters, parameters_are_exact and
-    metrics, empty without a run. ``slots`` is the number of parallel runs.
+    Keys: sweep, title, cells, counts (by state), trials (counts by state), runs_left, more_trials (True if the search
+    will add runs), and seconds_left, None if it cannot be estimated. A cell has at (values by key), run_id, state,
+    reason, parameters, parameters_are_exact and metrics, empty without a run. ``slots`` is the number of parallel runs.
     """
     trials = [look(cell, runs_dir) for cell in plan.trials]
     left = runs_left(plan, statuses, trials)
@@ -119,6 +124,7 @@ def facts(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int
         "counts": {str(kind): count for kind, count in tally(statuses).items()},
         "trials": {str(kind): count for kind, count in tally(trials).items()},
         "runs_left": len(left),
+        "more_trials": any(status.cell.searching for status in statuses),
         "seconds_left": Estimate(distinct([*trials, *statuses])).total(left, slots),
     }
 

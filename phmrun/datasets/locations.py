@@ -121,7 +121,7 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
         for path in paths:
             if not path.is_file():
                 what = f"the {split} file {no_file(path)}: {path}"
-                hint = "Name the files with --train, --dev and --test."
+                hint = f"Name another with --{split}."
                 raise PhmrunError(what, where=f"data.{split}", hint=hint, code=ExitCode.DATA)
     return {split: paths for split, paths in files.items() if paths}
 

@@ -28,6 +28,7 @@ from phmrun.engine.trained_model import (
     begun_with,
     changed_training,
     check_extension,
+    check_network,
     check_vocabulary,
     open_run,
     take_over_base,
@@ -191,6 +192,7 @@ def train(
     prepare(config, data)
     if begun:
         check_vocabulary(begun, data)
+        check_network(begun, config, data.vocabulary.sizes)
         derivation = replace(derivation or Derivation({}), start=begun_with(begun))
     if derivation and derivation.teacher:
         check_vocabulary(derivation.teacher.run, data)
@@ -247,6 +249,8 @@ class _Training:
             SystemExit: This is not the first process; only that one scores.
         """
         leader = is_leader()
+        if leader:
+            self.run.set_state(State.RUNNING)
         seed_everything(self.config.seed)
         module = build_module(self.config, *self.data.vocabulary.sizes)
         if self.config.hardware.compile:
@@ -334,7 +338,6 @@ class _Training:
         """
         from phmrun.engine.fit import processes
 
-        self.run.set_state(State.RUNNING)
         self.data.vocabulary.save(self.run.vocabulary)
         copy_plugins(self.plugins, self.run.path)
         counts = count_parameters(self.config, self.data.vocabulary.sizes)

@@ -22,6 +22,7 @@ from phmrun.engine.checkpoints import (
     weights_of,
 )
 from phmrun.engine.code import changed_plugins, foreign_marks
+from phmrun.engine.counting import network_without_weights
 from phmrun.engine.data import DataModule, Vocabulary, contents
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.predictor import Predictor
@@ -83,8 +84,8 @@ class TrainedModel:
                 paths = paths or [self._path("last")]
             elif len(paths) < count:
                 raise PhmrunError(
-                    f"the run keeps {counted(len(paths), 'checkpoint')}, but the mean of {count} was asked for",
-                    where="training.keep_last",
+                    f"the run keeps {counted(len(paths), 'step checkpoint')}, but the mean of {count} was asked for",
+                    where="--average",
                     hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
                 )
             for path in paths:
@@ -339,6 +340,20 @@ def check_vocabulary(run: Run, data: DataModule) -> None:
     if contents(task.load("vocabulary").load(run.vocabulary)) != contents(data.vocabulary):
         what = "the vocabulary of that run is another one, so that its weights are of other tokens or labels"
         raise PhmrunError(what, where=run.id, hint="Train both on the same text, with labels in the same order.")
+
+
+def check_network(run: Run, config: Experiment, sizes: tuple[int, ...]) -> None:
+    """Check that the weights of a run that training starts from fit the network of ``config``.
+
+    Raises:
+        PhmrunError: (exit 2) Names or shapes of weights differ.
+    """
+    networks = [network_without_weights(each, sizes) for each in (config_of(run), config)]
+    before, after = ({name: value.shape for name, value in each.state_dict().items()} for each in networks)
+    if before != after:
+        what = f"the run {run.id} has another network, whose weights do not fit"
+        hint = f"`phmrun compress {run.reference} --layer …` replaces its layers, `--layer added` trains updates."
+        raise PhmrunError(what, where="--extend", hint=hint)
 
 
 def changed_training(parent: Run, config: Experiment, data: DataModule) -> list[str]:

@@ -14,7 +14,7 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.nn.utils.parametrize import ParametrizationList, is_parametrized
 
 from phmrun.config.options import options_of
-from phmrun.errors import PhmrunError
+from phmrun.errors import PhmrunError, unknown
 from phmrun.layers.adapters import freeze_base
 from phmrun.layers.counterparts import Shared, counterpart, is_conv1d, replaced_matrices
 from phmrun.layers.embedding import Embedding
@@ -68,6 +68,8 @@ def convert(
             converted. Or a list of all layers that fail: a size does not fit, a setting has no counterpart, or a weight
             is tied to an unchanged layer.
     """
+    if weights not in ("new", "nearest"):
+        raise unknown("kind of weights", weights, ("new", "nearest"), where="weights")
     patterns = [(part,) if isinstance(part, str) else tuple(part) for part in (names, but)]
     before = parameter_count(model)
     duplicate = copy.deepcopy(model)
@@ -102,7 +104,7 @@ def convert_layers(
 
     Raises:
         PhmrunError: A list of all layers that cannot be converted, such as one whose weight is tied to a layer outside
-            ``chosen``.
+            ``chosen``; one reason if it is that of all.
     """
     owners: dict[int, list[tuple[nn.Module, str]]] = {}  # modules and names of each parameter, by its id
     for prefix, module in model.named_modules():
@@ -111,7 +113,7 @@ def convert_layers(
     shared: Shared = {}
     layers: dict[nn.Module, nn.Module] = {}
     records = []
-    problems = []
+    problems: dict[str, PhmrunError] = {}
     settings = {**options_of(structure).defaults(), **options}
     if settings.get("freeze") == "none" and "freeze" not in STRUCTURES.get(structure).defaults():
         del settings["freeze"]
@@ -120,18 +122,21 @@ def convert_layers(
         places = [place for parameter in replaced_matrices(module) for place in owners[id(parameter)]]
         outside = [place for owner, place in places if owner not in chosen or is_conv1d(owner) != is_conv1d(module)]
         if outside:
-            problems.append(f"{name}: its weight is tied to {outside[0]}, which is not converted")
+            problems[name] = PhmrunError(f"its weight is tied to {outside[0]}, which is not converted")
             continue
         kind, before = type(module).__name__, _own_parameters(module)
         try:
             layers[module] = counterpart(module, structure, shared, near or updates, dict(options))
         except PhmrunError as error:
-            problems.append(f"{name}: {error.what}")
+            problems[name] = error
             continue
         records.append(ConvertedLayer(name, kind, structure, settings, before, _own_parameters(layers[module])))
+    if len({error.what for error in problems.values()}) == 1 < len(problems) == len(chosen):  # a mistake in an option
+        raise next(iter(problems.values()))
     if problems:
+        reasons = [f"{name}: {error.what}" for name, error in problems.items()]
         raise PhmrunError(
-            f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(problems),
+            f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(reasons),
             hint="Other sizes or options, or leave them as they are: but=[…], or model.only=… of a run.",
         )
     model = replaced(model, lambda module: layers.get(module, module))

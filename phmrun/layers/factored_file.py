@@ -24,13 +24,13 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.fitting import best_low_rank
@@ -151,11 +151,13 @@ def save(
         facts: Further metadata of the file; None: none. The recipe replaces an entry "phmrun".
 
     Raises:
-        PhmrunError: A converted layer has no structure any more.
-        PhmrunError: The file cannot be written.
+        PhmrunError: A converted layer has no structure any more, the precision is unknown, or the file cannot be
+            written.
     """
     from safetensors import torch as safetensors  # slow to import
 
+    if precision not in get_args(Precision):
+        raise unknown("precision", precision, get_args(Precision), where="precision")
     path = Path(path)
     steps, modules = steps_of(model), dict(model.named_modules())
     tensors: dict[str, Tensor] = {}
@@ -414,11 +416,14 @@ def save_pretrained(model: Any, folder: str | Path) -> Path:
         The folder.
 
     Raises:
-        PhmrunError: The model is none of transformers, or has structures that :func:`phmrun.layers.convert` did not
-            make.
+        PhmrunError: The model is none of transformers, has updates of frozen weights, or structures that
+            :func:`phmrun.layers.convert` did not make.
     """
     if not is_pretrained(model):
         raise PhmrunError(f"this {type(model).__name__} is no model of transformers", hint="Use phmrun.layers.save.")
+    if _frozen(model):
+        hint = "phmrun.layers.save writes the updates; load builds them over the model whose weights were frozen."
+        raise PhmrunError("the model has frozen weights, which a folder cannot hold beside updates", hint=hint)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     model.config.architectures = [type(model).__name__]

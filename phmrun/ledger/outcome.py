@@ -33,10 +33,10 @@ def is_leader() -> bool:
 def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> Iterator[None]:
     """Write the state and its reason into the status if the block raises.
 
-    The exception is raised again. Interrupts ("by SIGTERM", else "by SIGINT"), broken pipes and ``SystemExit`` give
-    the state ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``, with its message; another
-    error also with its type, as does ``SystemExit`` in a plug-in. A run that is no longer ``running`` is left
-    unchanged.
+    The exception is raised again, an interrupt with its outcome. Interrupts ("by SIGTERM", else "by SIGINT"), broken
+    pipes and ``SystemExit`` give the state ``interrupted``. A `PhmrunError` gives the state of the argument ``failed``,
+    with its message; another error also with its type, as does ``SystemExit`` in a plug-in. A run that is no longer
+    ``running`` is left unchanged.
 
     Args:
         run: Run in training.
@@ -47,8 +47,11 @@ def outcome_kept(run: Run, failed: State = State.FAILED, before: str = "") -> It
         yield
     except KeyboardInterrupt as error:
         which = error.which if isinstance(error, Interrupted) else Signals.SIGINT
-        set_outcome(run, State.INTERRUPTED, f"{before}by {which.name}")  # of the user, or of a sweep at its time limit
-        raise
+        reason = f"{before}by {which.name}"  # of the user, or of a sweep at its time limit
+        set_outcome(run, State.INTERRUPTED, reason)
+        if isinstance(error, Interrupted) and error.outcome:
+            raise
+        raise Interrupted(which, reason if before else f"interrupted {reason}") from error
     except PhmrunError as error:
         set_outcome(run, failed, before + error.what)
         raise

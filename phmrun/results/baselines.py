@@ -107,11 +107,11 @@ def has_diverged(run: Run | None, score: str) -> bool:
 def shortfall(metrics: Mapping[str, Any]) -> str | None:
     """Return a warning if a run does not beat its best floor.
 
-    The first "test/…" score that is not a baseline counts. The worse end of its interval must beat the floor, or the
+    The first score with floors counts. The worse end of its interval must beat the floor, or the
     value if there is no interval. The warning begins with "diverged" if the value is worse than the metric's divergence
     floor, else with "untrained". The result is ``None`` if the floor is beaten, or if there is no such score or floor.
     """
-    score = next((name for name in metrics if OF not in name and name.startswith("test/")), "")
+    score = next((name for name in metrics if OF not in name and metrics.keys() & {*floors_of(name)}), "")
     values = {name: score_value(metrics[name]) for name in floors_of(score) if name in metrics} if score else {}
     floors = {name: value for name, value in values.items() if value is not None}
     if not floors or (value := score_value(metrics[score])) is None:

@@ -114,31 +114,31 @@ def differences(
         dense = next((other for other in candidates if other.lengths == figure.lengths), None)
         if dense is not None and not lacks_direction(score):
             groups.setdefault((score, id(dense)), (dense, {}))[1][place] = figure
-    compared: dict[Place, RowComparison] = {}
+    compared = list[RowComparison]()
     reader, rows = RunItems(), {id(figure): place[0] for place, figure in table.cells.items()}
     total = sum(len(figures) for _, figures in groups.values())
     with progress("comparing with the dense cells", total, "cells") as advance:
         for (score, _), (dense, figures) in groups.items():
             pairs = _compared(figures, dense, score, margin, reader)
-            compared |= {pair.place: replace(pair, baseline=rows[id(dense)]) for pair in pairs}
+            compared += [replace(pair, baseline=rows[id(dense)]) for pair in pairs]
             advance(len(figures))
-    return _as_trained(table, compared)
+    return {pair.place: pair for pair in _as_trained(table, compared)}
 
 
-def _as_trained(table: ResultTable, compared: dict[Place, RowComparison]) -> dict[Place, RowComparison]:
+def _as_trained(table: ResultTable, compared: Sequence[RowComparison]) -> list[RowComparison]:
     """Return the comparisons, in which a loss, which has no floor, is untrained where a score of its cell is."""
-    shown = {}
-    for (row, column), pair in compared.items():
+    known, shown = {(*pair.place, pair.beside): pair for pair in compared}, []
+    for pair in compared:
+        row, column = pair.place
         entries = table.cells[row, column].entries
-        beside = [
-            compared.get((row, other)) for other, cell in enumerate(table.figures[row]) if cell.entries == entries
-        ]
+        cells = [other for other, cell in enumerate(table.figures[row]) if cell.entries == entries]
+        beside = [known.get((row, other, pair.beside)) for other in cells]
         untrained = next((other for other in beside if other and other.verdict is Verdict.UNTRAINED), None)
         if untrained and table.headings[column].score == TEST_LOSS:
             reason = untrained.judgement.reason or "its score beats no floor"
             judgement = replace(pair.judgement, verdict=Verdict.UNTRAINED, reason=reason, needed=None)
             pair = replace(pair, judgement=judgement)
-        shown[row, column] = pair
+        shown.append(pair)
     return shown
 
 
@@ -168,7 +168,7 @@ def all_pairs(
                 cell = {(row, column): figure}
                 compared += _compared(cell, other, figure.score, margin, reader, len(family), beside)
                 advance(1)
-    return compared
+    return _as_trained(table, compared)
 
 
 def _compared(

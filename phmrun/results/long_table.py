@@ -97,6 +97,7 @@ class Results:
         ``state``.
         """
         wanted = {**(where or {}), **more}
+        self._require(wanted, "select")
         return replace(self, entries=tuple(entry for entry in self.entries if entry.matches(wanted)))
 
     def pivot(self, rows: Keys = (), columns: Keys = (), scores: Keys = ()) -> ResultTable:
@@ -114,13 +115,8 @@ class Results:
         if paper and not (rows or columns or scores):
             shape: dict[str, Any] = {"title": self.title, "rows": paper.rows, "reduced": paper.reduced}
             return tabulate(entries, ["row"], paper.headings, **shape)
-        for key in (*rows, *columns):
-            if not any(entry.label(key) for entry in entries):
-                raise PhmrunError(
-                    f"no experiment has a value at {key!r}",
-                    where="--rows" if key in rows else "--cols",
-                    hint=f"A key is one of {', '.join([*self.keys, SEED])} or a dotted one of the configuration.",
-                )
+        self._require(rows, "--rows")
+        self._require(columns, "--cols")
         named = {row.partition(".")[0] for row in rows}  # a row key data.copies replaces the column key data
         across = list(columns) or [key for key in self.keys if key in COLUMN_KEYS and key not in named]
         down = list(rows) or [key for key in self.keys if key not in across] or ["layer"]
@@ -148,13 +144,26 @@ class Results:
             baseline are left out.
 
         Raises:
-            PhmrunError: (exit 2) As :meth:`pivot`.
+            PhmrunError: (exit 2) As :meth:`pivot`, or a key of ``baseline`` or ``test`` has no value.
         """
+        for where, values in (("baseline", baseline), ("test", test)):
+            self._require(values or {}, where)
         kept = self.entries
         if test is not None:
             kept = tuple(e for e in kept if e.matches(test) or (e.matches(baseline) if baseline else e.is_baseline))
         table = replace(self, entries=kept, paper=None).pivot(scores=[score] if score else ())
         return list(differences(table, margin, baseline).values())
+
+    def _require(self, keys: Iterable[str], where: str) -> None:
+        """Check that each key has a value in an experiment, if there are any.
+
+        Raises:
+            PhmrunError: (exit 2) One has none; ``where`` is its place in the message.
+        """
+        for key in keys:
+            if self.entries and key != "state" and not any(entry.label(key) for entry in self.entries):
+                hint = f"A key is one of {', '.join([*self.keys, SEED])} or a dotted one of the configuration."
+                raise PhmrunError(f"no experiment has a value at {key!r}", where=where, hint=hint)
 
     def _repr_html_(self) -> str:
         """Return the table of :meth:`pivot` as HTML for a notebook, without comparisons."""

@@ -5,12 +5,14 @@ test item, from the predictions or the results file.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from phmrun.checksums import CHECKSUMS, fault_in
 from phmrun.config import load_run_config
 from phmrun.config.identity import digits_of
 from phmrun.config.options import options_of
+from phmrun.documents import value_at
 from phmrun.errors import PhmrunError, counted
 from phmrun.files import cache_dir, sha256_of
 from phmrun.ledger import Run
@@ -65,11 +67,15 @@ def verify_run(run: Run) -> Iterator[Link]:
 
 
 def _raw_data(run: Run, _: Record | None) -> Outcome:
-    """Compare the data files that exist here with their checksums.
+    """Compare the data files, and the folder of a model, that exist here with their checksums.
 
     Only absolute paths are looked up. The link is broken if a file differs, and absent if none is on this machine.
     """
-    data = run.data() or DataRecord()
+    from phmrun.models.model_folder import folder_checksum  # imports torch
+
+    data, folder = run.data() or DataRecord(), value_at(run.values, "model.path")
+    if folder and Path(folder).is_dir() and folder_checksum(Path(folder)) != data.fingerprints.get("model"):
+        return BROKEN, f"{folder} has other files than the run was trained on"
     number = counted(len({file.path for file in data.files}), "file")
     if changed := data.changed:
         return BROKEN, f"{changed[0]} has changed since the run was trained on it"

@@ -23,6 +23,7 @@ OPTIONAL = ("seed", "item")
 SYSTEMS = ("system", "model", "layer", "run")  # headings of the systems; the first that a table has
 _SEED = re.compile(r"(?:seed|run|s)?[ _-]*(\d+)", re.IGNORECASE)
 """Heading of a seed's scores: 1, seed 1, run_1."""
+_SUMMARY = r"(?i)mean|average|avg|median|std|stdev|sd|sem|sum|total|all|min|max"  # no seed, but a figure of several
 SAMPLES, RESULTS = "samples_", "results"  # of the harness: samples_TASK_TIME.jsonl, results_TIME.json
 DIVERGED = "A diverged run has the value nan."
 LARGEST = 1e100  # squares of larger values are no floats
@@ -72,7 +73,7 @@ def long_form(table: Any, metric: str = "") -> DataFrame:
     not finite for a diverged run. Other columns are left out.
 
     Raises:
-        PhmrunError: (exit 3) A row lacks a key, its value is no number, or a column occurs twice.
+        PhmrunError: (exit 3) A row lacks a key or is a summary, its value is no number, or a column occurs twice.
     """
     frame = table if isinstance(table, DataFrame) else DataFrame([dict(record) for record in table], dtype=object)
     if "where" not in frame:
@@ -84,6 +85,8 @@ def long_form(table: Any, metric: str = "") -> DataFrame:
         for where in frame["where"][texts[name] == ""]:
             hint = "--metric NAME names it." if name == "metric" else None
             raise bad(f"{name!r} is missing", where, valid=(*COLUMNS, *OPTIONAL), hint=hint)
+    for where in frame["where"][texts["seed"].str.fullmatch(_SUMMARY)]:
+        raise bad("the row is no seed, but a summary of several", where, hint="Leave such rows out of the file.")
     values = [_number(value, where) for value, where in zip(frame["value"], frame["where"], strict=True)]
     return texts.assign(value=values, where=frame["where"])
 
@@ -119,9 +122,11 @@ def _melted(frame: DataFrame, metric: str) -> DataFrame:
 def _wide(frame: DataFrame, where: str) -> DataFrame:
     """Return a table of one column for each metric, seed or system in long form.
 
-    Beside systems, columns are seeds if they are named so, else metrics. Without systems, columns are systems, and rows
-    without a seed are numbered. Empty cells are left out.
+    Beside systems, columns are seeds if they are named so, else metrics; one without a heading is an index. Without
+    systems, columns are systems, and rows without a seed are numbered. Empty cells are left out.
     """
+    if "system" in frame:
+        frame = frame.drop(columns="", errors="ignore")
     if "system" not in frame and not {"seed", "item", "metric"} & {*frame} and len(frame.columns) > 1:
         first = frame.columns[0]
         if first != "where" and not _has_numbers(frame[first]):  # names in front of scores, under any heading

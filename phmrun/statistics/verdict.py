@@ -234,12 +234,12 @@ def _judge_one(
 
 
 def _over_seeds(scores: Sequence[float], reference: Sequence[float], rows: int) -> tuple[Difference | None, str]:
-    """Return the difference over seeds, and the reason if there is none or it has no spread; else an empty text."""
+    """Return the difference over seeds and an empty text; without one, or without spread, None and the reason."""
     shown = difference(scores, reference, rows)
     if shown is None:
         few = "a single seed has no spread over training"
         return None, few if scores and reference else "no seed is counted"
-    return shown, "" if shown.error else "all seeds of both have the same score: no spread to judge by"
+    return (shown, "") if shown.error else (None, "the seeds of each have one score: no spread to judge by")
 
 
 def _over_items(items: ItemVariance, rows: int) -> Difference:

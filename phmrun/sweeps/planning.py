@@ -97,11 +97,16 @@ def inspector_of(sweep: Sweep, ledger: Path | None = None) -> Inspect:
     def inspect(config: Experiment) -> Inspected:
         """Inspect an experiment by its task's runner, else by its network.
 
-        The runner gives its own checksums and those of the plug-ins.
+        The runner gives its own checksums, or without its files those on record, and those of the plug-ins.
         """
         task: Task = TASKS.get(config.task)
         if task.runner:
-            return Inspected(None, {**task.load("runner").fingerprints(config), **plugin_marks(plugins)})
+            try:
+                marks = task.load("runner").fingerprints(config)
+            except PhmrunError as error:
+                if not recorded or error.code != ExitCode.DATA or not (marks := recorded.unchanged(config)):
+                    raise
+            return Inspected(None, {**marks, **plugin_marks(plugins)})
         if recorded and (marks := recorded.unchanged(config)):
             return Inspected(None, {**marks, **plugin_marks(plugins), **code_marks(config)})
         try:

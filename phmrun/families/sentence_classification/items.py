@@ -260,7 +260,7 @@ def _encode(
     for reason, count in left_out.items():
         note(f"{split}: {counted(count, 'item')} left out: {reason}")
     if not labels:
-        hint = f"See {'data.hold_out' if limit is None else 'data.max_length'}."
+        hint = "Choose a larger data.hold_out, or name a file." if limit is None else "Choose a larger data.max_length."
         raise PhmrunError(f"there is no item in {split!r}", hint=hint, code=ExitCode.DATA)
     np.save(path / "labels.npy", np.array(labels, dtype=np.int64), allow_pickle=False)
     names = ("first", "second") if sentences > 1 else ("sentence",)

@@ -173,15 +173,16 @@ class Translator(Predictor[EncoderDecoder | None, Vocabularies, ParallelData]):
     def predict(self, lines: Iterable[str]) -> Iterator[Answer]:
         """Yield the translation of each line, in order.
 
-        An answer has ``nbest`` lines; its value "prediction" is one text, or their list if ``nbest`` is above 1. Lines
-        are read in chunks of 512, or of a larger ``batch``; one by one if ``batch`` is 1. The kernels are those of the
-        search.
+        An answer has ``nbest`` lines, empty ones after the last hypothesis; its value "prediction" is one text, or the
+        list of all hypotheses if ``nbest`` is above 1. Lines are read in chunks of 512, or of a larger ``batch``; one
+        by one if ``batch`` is 1. The kernels are those of the search.
         """
         first = 1
         for chunk in chunks(lines, self.search.batch, CHUNK):
             for hypotheses in self.hypotheses(chunk, kernels=self.search.kernels, first=first):
                 texts = [self.vocabulary.target.decode(hypothesis.tokens) for hypothesis in hypotheses]
-                yield Answer("\n".join(texts), {"prediction": texts if self.search.nbest > 1 else texts[0]})
+                filled = [*texts, *[""] * (self.search.nbest - len(texts))]
+                yield Answer("\n".join(filled), {"prediction": texts if self.search.nbest > 1 else texts[0]})
             first += len(chunk)
 
     def translate(self, lines: Sequence[str]) -> list[str]:

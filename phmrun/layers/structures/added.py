@@ -173,7 +173,7 @@ class Added(Structure):
             self._draw(seed, struct.unpack("<d", struct.pack("<q", bits))[0])
         if self.checksum != checksum:
             what = f"the frozen matrix W₀ has the checksum {self.checksum:016x}, not the stored {checksum:016x}"
-            hint = "Load the update into the model whose weights were frozen, by the release of torch that trained it."
+            hint = "Load the update into the model whose weights were frozen; `phmrun verify` names a changed folder."
             raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **keywords: Any) -> None:

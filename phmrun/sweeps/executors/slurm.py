@@ -73,12 +73,13 @@ class Slurm:
         appends its output to the job's log. Tasks get SIGUSR1 120 seconds before their time limit.
 
         Raises:
-            PhmrunError: (exit 2) An option has a line end or another unprintable character.
+            PhmrunError: (exit 2) An option is an array, or has a line end or another unprintable character.
         """
         for option in self.options:
-            if not option.isprintable():  # a line end would add lines to the script
-                what = f"{option!r} is not an option of sbatch"
-                raise PhmrunError(what, where="--sbatch", hint="As in --sbatch partition=gpu.")
+            # A line end would add lines to the script, and another array would leave runs out.
+            if not option.isprintable() or option.removeprefix("--").startswith("array"):
+                what, hint = f"{option!r} is not an option that the script can take", "As in --sbatch partition=gpu."
+                raise PhmrunError(what, where="--sbatch", hint=hint)
         last = max((int(path.name) for path in self.folder.glob("[0-9]*")), default=0)
         folder = (self.folder / str(last + 1)).resolve()
         words = [" ".join(map(shell_word, job.command)) for job in jobs]
