@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from exact_resume import killed, outcome, same
 from tiny_experiments import configured, run_experiment, run_of
 from torch.nn import functional as F
 
+from phmrun.engine.checkpoints import load_checkpoint
 from phmrun.engine.experiment import train
-from phmrun.engine.module import TrainingModule, divergence
+from phmrun.engine.module import divergence
 from phmrun.engine.reproduction import reproduce
 from phmrun.engine.trained_model import Derivation, open_run, taught_by
 from phmrun.errors import PhmrunError
@@ -22,43 +24,22 @@ def test_the_loss_is_the_divergence_that_torch_has(temperature):
 
 @pytest.mark.parametrize("task", ["nmt", "lm"])
 def test_a_student_stopped_half_way_goes_on_exactly(task, tmp_path):
-    config = configured(task, tmp_path / "corpus", {"training": {"max_steps": 2, "checkpoint_every": 1}})
-    parent = run_of(run_experiment(config, tmp_path / "runs"))
-    scores = []
-    for name, stops in (("whole", (4,)), ("halves", (2, 4))):
-        for stop in stops:
-            trained = open_run(parent)
-            trained.load()
-            student = config.model_copy(update={"training": config.training.model_copy(update={"max_steps": 4})})
-            derivation = Derivation({"teacher": parent.id}, None, trained)
-            if stop < 4:
-                with pytest.MonkeyPatch.context() as patch:
-                    steps = []
-                    step = TrainingModule.training_step
+    short = configured(task, tmp_path / "corpus", {"training": {"max_steps": 2, "checkpoint_every": 1}})
+    parent = run_of(run_experiment(short, tmp_path / "runs"))
+    student = short.model_copy(update={"training": short.training.model_copy(update={"max_steps": 4})})
 
-                    def interrupted(*arguments, steps=steps, step=step, stop=stop):
-                        if len(steps) == stop:
-                            raise KeyboardInterrupt
-                        steps.append(1)
-                        return step(*arguments)
+    def taught():
+        trained = open_run(parent)
+        trained.load()
+        return {"derivation": Derivation({"teacher": parent.id}, None, trained)}
 
-                    patch.setattr(TrainingModule, "training_step", interrupted)
-                    with pytest.raises(KeyboardInterrupt):
-                        train(student, origin={}, runs_dir=tmp_path / name, derivation=derivation)
-            else:
-                result = train(student, origin={}, runs_dir=tmp_path / name, derivation=derivation)
-        opened = open_run(run_of(result))
-        opened.load("last")
-        scores.append(opened.module.state_dict())
-    for key, value in scores[0].items():
-        assert torch.equal(value, scores[1][key]), key
-    if task != "nmt":
-        return
-    plain = train(student, origin={}, runs_dir=tmp_path / "plain")
-    assert plain.run_id != result.run_id
-    alone = open_run(run_of(plain))
-    alone.load("last")
-    assert any(not torch.equal(value, scores[0][key]) for key, value in alone.module.state_dict().items())
+    whole = run_of(run_experiment(student, tmp_path / "whole", **taught()))
+    killed(student, tmp_path / "halves", ("micro-batch", 5), **taught())
+    same(outcome(whole), outcome(run_of(run_experiment(student, tmp_path / "halves", **taught()))))
+    alone = run_of(run_experiment(student, tmp_path / "plain"))
+    assert alone.id != whole.id
+    weights = [load_checkpoint(run.checkpoints / "last.ckpt")["state_dict"] for run in (whole, alone)]
+    assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
 def test_a_teacher_of_other_words_is_refused(tmp_path):

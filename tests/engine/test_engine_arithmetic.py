@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from exact_resume import killed, outcome, same
 from tiny_experiments import configured, run_experiment, run_of
 
-from phmrun.engine import bookkeeping, experiment
+from phmrun.engine import bookkeeping
 from phmrun.engine.bookkeeping import set_threads
 from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.reproduction import reproduce
@@ -30,38 +31,17 @@ def requests(monkeypatch):
     return requests
 
 
-def interrupted(config, runs, monkeypatch):
-    """A run whose process was stopped after two of four steps."""
-
-    def stop(row):
-        if "val/loss" in row:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(experiment, "tell_validation", stop)
-        with pytest.raises(KeyboardInterrupt):
-            run_experiment(config, runs)
-
-
-def weights(run):
-    return torch.load(run.checkpoints / "last.ckpt", weights_only=True)["state_dict"]
-
-
-def same(one, other):
-    return all(torch.equal(weight, other[name]) for name, weight in one.items())
-
-
-def test_a_run_records_its_library_and_keeps_it(requests, monkeypatch, tmp_path):
+def test_a_run_records_its_library_and_keeps_it(requests, tmp_path):
     config = configured("nmt", tmp_path / "corpus", SHORT)
     whole = run_of(run_experiment(config, tmp_path / "whole"))
     assert [entry["kernels"] for entry in whole.environment()] == ["onednn"]
     assert switch.switched() != switch.ONEDNN
-    interrupted(config, tmp_path / "runs", monkeypatch)
+    killed(config, tmp_path / "runs", ("micro-batch", 6))
     requests.clear()
     run = run_of(run_experiment(config, tmp_path / "runs"))
     assert requests[0] == "onednn"
     assert [entry["kernels"] for entry in run.environment()] == ["onednn", "onednn"]
-    assert same(weights(whole), weights(run))
+    same(outcome(whole), outcome(run))
 
 
 def test_eval_and_reproduce_take_the_library_of_the_run(requests, tmp_path):

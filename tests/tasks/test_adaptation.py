@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from test_tasks import killed, outcome, same
+from exact_resume import killed, outcome, same
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.engine.evaluation import evaluate_run

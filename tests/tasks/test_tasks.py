@@ -1,18 +1,15 @@
 """Over every task × every structure: it trains, is killed, resumes bit-exactly, and every parameter learns."""
 
-import io
 import os
-import signal
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pytest
 import torch
+from exact_resume import Kill, killed, outcome, same
 from structure_cases import ADDED, CASES, GUIDED, SQUARE_CASES
 from structure_cases import SQUARE as SQUARE_STRUCTURES
 from tiny_experiments import (
@@ -28,8 +25,7 @@ from tiny_experiments import (
 )
 
 from phmrun.config import Task
-from phmrun.engine import checkpoints, fit
-from phmrun.engine.callbacks import Validation
+from phmrun.engine import fit
 from phmrun.engine.module import TrainingModule
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
@@ -37,10 +33,6 @@ from phmrun.layers.network import scope_of
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import list_runs
 from phmrun.registry import TASKS
-
-Kill = tuple[str, int]
-"""What the process is doing when it is killed, and the how manieth time."""
-
 
 EVERYWHERE = ("dense", "phm-2")
 """Cases of every task. Every other case is trained in one of the tasks that its maps fit, in turns."""
@@ -67,90 +59,6 @@ def _rows_of_the_training_loss_too(monkeypatch):
 
 def test_every_task_has_small_settings():
     assert sorted(SETTINGS) == [name for name in TASKS.names() if not TASKS.get(name).runner]
-
-
-def killed(config: Any, runs: Path, kill: Kill) -> None:
-    """Trains in a forked process that ends itself by ``SIGKILL`` at the given moment."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _arm(*kill)
-            run_experiment(config, runs)
-        except Exception:  # noqa: BLE001  the child must not go on with the parent's tests
-            traceback.print_exc(file=sys.stderr)
-        finally:
-            os._exit(1)
-    _, status = os.waitpid(pid, 0)
-    assert os.WIFSIGNALED(status), "the process came to its end"
-    assert os.WTERMSIG(status) == signal.SIGKILL
-
-
-def _arm(moment: str, number: int) -> None:
-    """Makes this process kill itself at the ``number``-th time of ``moment``."""
-    countdown = [number]
-
-    def now() -> bool:
-        countdown[0] -= 1
-        return countdown[0] == 0
-
-    def die(*_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def before(owner: Any, name: str, act: Callable[..., None]) -> None:
-        original = getattr(owner, name)
-
-        def replaced(*args: Any, **options: Any) -> Any:
-            if now():
-                act(*args)
-            return original(*args, **options)
-
-        setattr(owner, name, replaced)
-
-    def torn(content: Any, file: BinaryIO) -> None:
-        whole = io.BytesIO()
-        checkpoints.torch.serialization.save(content, whole)
-        file.write(whole.getvalue()[: len(whole.getvalue()) // 2])
-        die()
-
-    moments: dict[str, tuple[Any, str, Callable[..., None]]] = {
-        "micro-batch": (TrainingModule, "training_step", die),
-        "validation": (Validation, "validate", die),
-        "writing": (checkpoints.torch, "save", torn),
-        "evaluation": (sys.modules["phmrun.engine.experiment"], "evaluate_run", die),
-    }
-    before(*moments[moment])
-
-
-TIMES = {"time", "train/units_per_second"}
-
-
-def outcome(run: Run) -> dict[str, Any]:
-    """Everything that must be the same, in plain types and tensors: checkpoints, history, scores, predictions."""
-    files: dict[str, Any] = {path.name: torch.load(path) for path in sorted(run.checkpoints.iterdir())}
-    for name in {"last.ckpt"} & files.keys():
-        for state in files[name]["callbacks"].values():
-            state.pop("seconds", None)
-    history = [{key: value for key, value in row.items() if key not in TIMES} for row in run.history.read()]
-    metrics = {name: score for name, score in run.metrics().items() if "per_second" not in name}
-    texts = {path.name: path.read_text() for path in sorted(run.predictions.iterdir())}
-    return {"checkpoints": files, "history": history, "metrics": metrics, "predictions": texts, "step": run.status.step}
-
-
-def same(one: Any, other: Any, place: str = "") -> None:
-    """Asserts equality to the bit, all the way down."""
-    assert type(one) is type(other), place
-    if isinstance(one, torch.Tensor):
-        assert torch.equal(one, other), place
-    elif isinstance(one, dict):
-        assert one.keys() == other.keys(), place
-        for key in one:
-            same(one[key], other[key], f"{place}/{key}")
-    elif isinstance(one, list | tuple):
-        assert len(one) == len(other), place
-        for index, pair in enumerate(zip(one, other, strict=True)):
-            same(*pair, f"{place}/{index}")
-    else:
-        assert one == other, place
 
 
 @pytest.mark.parametrize(("task", "name", "options"), RESUMED)
