@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from tied_reader import TOKENS, Reader
 from torch import nn
 
 from phmrun.errors import PhmrunError
@@ -22,25 +23,6 @@ from phmrun.layers import (
 from phmrun.layers.structures.added import Added
 
 KINDS = [("low-rank", "rank=2"), ("kronecker", "rank=2"), ("monarch", ""), ("phm", "n=2"), ("dense", "")]
-
-
-class Reader(nn.Module):
-    """A tied language model with attention and an LSTM."""
-
-    def __init__(self, seed=0):
-        super().__init__()
-        torch.manual_seed(seed)
-        self.table = nn.Embedding(48, 16)
-        self.lstm = nn.LSTM(16, 16, batch_first=True)
-        self.block = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-        self.output = nn.Linear(16, 48)
-        self.output.weight = self.table.weight
-
-    def forward(self, tokens):
-        return self.output(self.block(self.lstm(self.table(tokens))[0]))
-
-
-TOKENS = torch.arange(20).view(2, 10)
 
 
 def stepped(model):

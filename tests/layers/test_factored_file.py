@@ -8,30 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import torch as safetensors
+from tied_reader import TOKENS, Reader
 from torch import nn
 
 from benchmarks.conversion import BUT, DTYPES, architectures, block_share, trains
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.layers import conversion_report, convert, load, save
 
-
-class Reader(nn.Module):
-    """A tied language model with attention, an LSTM and a buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.table = nn.Embedding(48, 16)
-        self.lstm = nn.LSTM(16, 16, batch_first=True)
-        self.block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-        self.output = nn.Linear(16, 48)
-        self.output.weight = self.table.weight
-        self.register_buffer("scale", torch.ones(()))
-
-    def forward(self, tokens):
-        return self.scale * self.output(self.block(self.lstm(self.table(tokens))[0]))
-
-
-TOKENS = torch.arange(20).view(2, 10)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load_factors.py"
 
 
@@ -60,7 +43,7 @@ def rewritten(path, change):
 def test_loaded_model_has_equal_outputs(structure, options, tmp_path):
     torch.manual_seed(0)
     model = convert(Reader(), structure, **options).eval()
-    loaded = load(Reader, save(model, tmp_path / "model.safetensors")).eval()
+    loaded = load(lambda: Reader(1), save(model, tmp_path / "model.safetensors")).eval()
     assert torch.equal(loaded(TOKENS), model(TOKENS))
     assert conversion_report(loaded) == conversion_report(model)
     assert loaded.output.structure is loaded.table.structure
@@ -70,7 +53,7 @@ def test_loaded_model_has_equal_outputs(structure, options, tmp_path):
 def test_two_structures_and_a_wrapper_are_restored(tmp_path):
     model = convert(convert(Reader(), "low-rank", rank=2, names=["table", "output"]), "phm", n=2, names="block*")
     outer = nn.Sequential(model, nn.Linear(48, 4)).eval()
-    loaded = load(lambda: nn.Sequential(Reader(), nn.Linear(48, 4)), save(outer, tmp_path / "m.safetensors")).eval()
+    loaded = load(lambda: nn.Sequential(Reader(1), nn.Linear(48, 4)), save(outer, tmp_path / "m.safetensors")).eval()
     assert torch.equal(loaded(TOKENS), outer(TOKENS))
 
 
