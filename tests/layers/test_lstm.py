@@ -1,4 +1,4 @@
-"""LSTM: outputs and gradients of ``torch.nn.LSTM`` with the same dense weights; counts; dropout; folding."""
+"""LSTM: outputs and gradients of ``torch.nn.LSTM`` with the same dense weights; dropout; folding."""
 
 import pytest
 import torch
@@ -72,19 +72,6 @@ def test_outputs_and_gradients_equal_the_dense_lstm(options, packed):
     pulled = torch.autograd.grad([fresh[name] for name in names], list(lstm.parameters()), seeds)
     for parameter, gradient in zip(lstm.parameters(), pulled, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "count"),
-    [
-        ({}, 721_200),
-        *(({"structure": "phm", "n": n}, c) for n, c in ((2, 361_264), (5, 146_200), (10, 81_200))),
-        ({"structure": "hypercomplex", "bias": False}, 180_000),
-    ],
-)
-def test_counts_of_the_phm_papers_cell(options, count):
-    with torch.device("meta"):
-        assert sum(parameter.numel() for parameter in LSTM(300, 300, **options).parameters()) == count
 
 
 def constant_input(lstm, length=5, batch=3):

@@ -9,7 +9,6 @@ from built_networks import built
 from structure_cases import CASES
 from torch import nn
 
-from phmrun.models.options import TransformerOptions
 from phmrun.models.transformer import Transformer, padding_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor")
@@ -156,33 +155,3 @@ def test_a_start_of_glorot_keeps_updates_at_zero_and_guides_at_the_structure(lay
     structure = build(start="glorot", layer=layer).train().encoder[0].feedforward.block.expand.structure
     start = structure.base if layer["structure"] == "added" else structure.inside.materialize()
     torch.testing.assert_close(structure.materialize(), start, atol=1e-6, rtol=0)
-
-
-BASE = TransformerOptions.presets["base"]
-
-
-def block_matrices(**options):
-    """Numbers in weight matrices of the base model's blocks, counted on the built network without its biases."""
-    with torch.device("meta"):
-        network = built(Transformer, 32, 32, **BASE, **options)
-    return sum(
-        p.numel()
-        for name, p in network.named_parameters()
-        if name.startswith(("encoder.", "decoder.")) and ".structure." in name
-    )
-
-
-def test_the_base_model_has_the_published_sizes():
-    """44,040,192 = 18 attention blocks of 4·512² and 12 feed-forward blocks of 2·512·2048; a PHM map kd/n + n³."""
-    assert (
-        block_matrices()
-        == block_matrices(attention_maps="separate")
-        == 44_040_192
-        == 18 * 4 * 512**2 + 12 * 2 * 512 * 2048
-    )
-    for n in (2, 4, 8, 16):
-        for maps, number in (("joint", 18 * 2 + 12 * 2), ("separate", 18 * 4 + 12 * 2)):
-            assert (
-                block_matrices(attention_maps=maps, layer={"structure": "phm", "n": n})
-                == 44_040_192 // n + number * n**3
-            )

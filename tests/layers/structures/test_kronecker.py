@@ -21,17 +21,11 @@ def kron_sum(structure):
 @pytest.mark.parametrize("size", [(512, 512), (48, 36), (97, 64), (64, 97), (1, 12), (97, 1), (101, 103), (7, 5)])
 @pytest.mark.parametrize("rank", [1, 4])
 @pytest.mark.parametrize("factors", ["ceil", "divisors"])
-def test_forward_and_gradients_equal_the_sum_of_kronecker_products(size, rank, factors):
+def test_it_is_the_sum_of_kronecker_products(size, rank, factors):
     torch.manual_seed(0)
     structure = build_structure("kronecker", *size, rank=rank, factors=factors).double()
     structure.reset_parameters(0.5)
-    inputs = torch.randn(3, size[1], dtype=torch.float64)
-    upstream = torch.randn(3, size[0], dtype=torch.float64)
-    expected = inputs @ kron_sum(structure).t()
-    wanted = torch.autograd.grad(expected, [structure.a, structure.b], upstream)
-    for outputs in (inputs @ structure.materialize().t(), structure.apply_factored(inputs)):
-        torch.testing.assert_close(outputs, expected)
-        torch.testing.assert_close(torch.autograd.grad(outputs, [structure.a, structure.b], upstream), wanted)
+    torch.testing.assert_close(structure.materialize(), kron_sum(structure))
 
 
 @pytest.mark.parametrize(
