@@ -1,9 +1,10 @@
 """A stand-in for what trains, and a finished run."""
 
 import functools
+import io
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,12 @@ def experiment(monkeypatch) -> FakeExperiment:
         monkeypatch.setitem(sys.modules, f"phmrun.engine.{name}", fake)
         monkeypatch.setattr(phmrun.engine, name, fake, raising=False)
     return fake
+
+
+@pytest.fixture
+def type_in(monkeypatch) -> Callable[[bytes], None]:
+    """Make these bytes the standard input."""
+    return lambda data: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
 
 
 @pytest.fixture

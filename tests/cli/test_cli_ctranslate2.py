@@ -1,9 +1,6 @@
 """A trained run handed to CTranslate2, and decoded by it, through the command line."""
 
-import io
 import json
-import sys
-import types
 
 import pytest
 
@@ -18,9 +15,9 @@ def runs(tiny_run):
     return "--runs-dir", str(tiny_run("nmt").path.parent)
 
 
-def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_path, monkeypatch):
-    def says(*arguments, text=""):
-        monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text.encode()), isatty=lambda: False))
+def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_path, type_in):
+    def says(*arguments, text=b""):
+        type_in(text)
         result = phmrun(*arguments, *runs)
         assert result.code == 0, result.err
         return result.out
@@ -31,8 +28,8 @@ def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_pat
     assert (tmp_path / "m" / "model.bin").is_file()
 
     # A model of ten steps does not end its outputs, and at their limit the two engines differ.
-    ours = says("predict", "latest", "--set", "decoding.penalty=power", text="w1 w2 w3\n\n")
-    theirs = says("predict", "latest", "--engine", "ctranslate2", text="w1 w2 w3\n\n")
+    ours = says("predict", "latest", "--set", "decoding.penalty=power", text=b"w1 w2 w3\n\n")
+    theirs = says("predict", "latest", "--engine", "ctranslate2", text=b"w1 w2 w3\n\n")
     assert ours.count("\n") == theirs.count("\n") == 2
 
     metrics = json.loads(says("eval", "latest", "--engine", "ctranslate2", "--quantization", "int8", "--json"))

@@ -1,29 +1,8 @@
 import gzip
-import io
 import json
-import sys
 import types
 
-import pytest
-
 from phmrun.text.coverage import Coverage
-
-
-class Standard(io.TextIOWrapper):
-    def __init__(self, data: bytes, terminal: bool = False) -> None:
-        super().__init__(io.BytesIO(data), encoding="utf-8")
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
-@pytest.fixture
-def type_in(monkeypatch):
-    def standard_input(data: bytes, terminal: bool = False) -> None:
-        monkeypatch.setattr(sys, "stdin", Standard(data, terminal))
-
-    return standard_input
 
 
 def test_latest_names_its_run(phmrun, experiment, run_dir, type_in):

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from phmrun.cli.options import ExperimentOptions, resolve_options
@@ -50,11 +52,10 @@ def test_a_parent_takes_the_place_of_the_task_defaults(run_dir):
     assert config.training.max_steps == 9
 
 
-@pytest.mark.parametrize("given", [["--train", "a.tsv", "--dev", "b.tsv"]])
-def test_files_on_the_command_line_win_over_the_dataset_of_a_recipe(given, tmp_path):
-    for name in ("a.tsv", "b.tsv"):
-        (tmp_path / name).write_text("VBZ\tthe key\n")
-    files = dict(zip(("train", "dev"), (str(tmp_path / name) for name in ("a.tsv", "b.tsv")), strict=True))
+def test_files_on_the_command_line_win_over_the_dataset_of_a_recipe(tmp_path):
+    files = {name: str(tmp_path / f"{name}.tsv") for name in ("train", "dev")}
+    for path in files.values():
+        Path(path).write_text("VBZ\tthe key\n")
     recipe = ["configs/sva/linzen-small.yaml"]
     data = resolve_options(ExperimentOptions("sva", config=recipe, **files)).resolved.config.data
     assert (data.name, str(data.train), data.reduced) == ("files", files["train"], False)

@@ -1,10 +1,7 @@
 """The commands from a corpus to a served model, in the order of the page, on a small corpus."""
 
-import io
 import re
 import shlex
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ pytestmark = pytest.mark.long
 PAGE = Path(__file__).parents[2] / "docs" / "smaller.md"
 
 
-def test_the_five_commands_lead_to_a_served_model(phmrun, tmp_path, monkeypatch):
+def test_the_five_commands_lead_to_a_served_model(phmrun, tmp_path, monkeypatch, type_in):
     pytest.importorskip("ctranslate2")
     write_corpus(tmp_path / "corpus")
     for path in list((tmp_path / "corpus").iterdir()):
@@ -29,7 +26,7 @@ def test_the_five_commands_lead_to_a_served_model(phmrun, tmp_path, monkeypatch)
         arguments = shlex.split(command.replace("3000", "3"))[1:]
         if redirected:
             text = Path(redirected.split(" > ")[0]).read_bytes()
-            monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text), isatty=lambda: False))
+            type_in(text)
         result = phmrun(*arguments)
         assert result.code == 0, result.err
         if redirected:

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from damage import flip
 from tiny_experiments import configured, run_experiment, run_of
 
 from phmrun.checksums import checksum_once
@@ -36,12 +37,6 @@ def copied(trained, tmp_path, monkeypatch):
     return Run(tmp_path / "runs" / run.id)
 
 
-def flip(path, place=40):
-    content = bytearray(path.read_bytes())
-    content[min(place, len(content) - 1)] ^= 1
-    path.write_bytes(content)
-
-
 def links(result):
     return {link["name"]: link for chain in json.loads(result.out)["chains"] for link in chain["links"]}
 
@@ -70,7 +65,7 @@ def test_a_whole_run(phmrun, copied):
     ],
 )
 def test_the_first_broken_link_is_named(phmrun, copied, file, link):
-    flip(copied.path / file)
+    flip(copied.path / file, 40)
     result = phmrun("verify", str(copied.path), "--json")
     assert result.code == 3
     actual = links(result)

@@ -1,6 +1,9 @@
 """The manifest of a run: every later reader notices a changed file, and no kill leaves a run that is refused."""
 
+from unittest.mock import Mock
+
 import pytest
+from damage import flip
 
 from phmrun.checksums import fault_in, write_checksums
 from phmrun.errors import ExitCode, PhmrunError
@@ -51,12 +54,6 @@ COVERED = (
 )
 
 
-def flip(path, place=3):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 1
-    path.write_bytes(content)
-
-
 def test_a_whole_run_is_accepted_by_every_reader(done):
     done.manifest.check_all()
     assert sorted(done.manifest.names()) == sorted(COVERED)
@@ -66,7 +63,7 @@ def test_a_whole_run_is_accepted_by_every_reader(done):
 
 @pytest.mark.parametrize("name", COVERED)
 def test_a_changed_file_is_named(done, name):
-    flip(done.path / name)
+    flip(done.path / name, 3)
     with pytest.raises(PhmrunError, match="chain is broken at ") as caught:
         done.manifest.check_all()
     assert name in caught.value.what
@@ -98,6 +95,14 @@ def test_a_flipped_bit_of_the_manifest_is_noticed_or_changes_nothing(done, place
     assert after == before
 
 
+def kill_at_writing(monkeypatch, change):
+    """Make a change whose first file is not written."""
+    with monkeypatch.context() as patch:
+        patch.setattr(access, "write_text", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            change()
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -109,13 +114,7 @@ def test_a_flipped_bit_of_the_manifest_is_noticed_or_changes_nothing(done, place
     ],
 )
 def test_a_kill_between_manifest_and_file_leaves_a_whole_run(done, monkeypatch, change):
-    def killed(path, *_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(access, "write_text", killed)
-        with pytest.raises(KeyboardInterrupt):
-            change(done)
+    kill_at_writing(monkeypatch, lambda: change(done))
     again = Run(done.path)
     again.manifest.check_all()
     assert again.metrics()["test/bleu"]["value"] == 49.96
@@ -124,13 +123,7 @@ def test_a_kill_between_manifest_and_file_leaves_a_whole_run(done, monkeypatch, 
 
 
 def test_a_kill_while_a_run_ends_leaves_one_that_goes_on(running, monkeypatch):
-    def killed(path, *_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(access, "write_text", killed)
-        with pytest.raises(KeyboardInterrupt):
-            running.set_state(State.DONE)
+    kill_at_writing(monkeypatch, lambda: running.set_state(State.DONE))
     assert running.status.state is State.INTERRUPTED  # its process died
     running.begin(IDENTITY)
     running.set_state(State.RUNNING)
@@ -151,7 +144,7 @@ def test_a_run_is_refused_under_another_id(done):
 
 def test_a_damaged_interrupted_run_does_not_go_on(running):
     running.set_state(State.INTERRUPTED)
-    flip(running.checkpoints / "last.ckpt")
+    flip(running.checkpoints / "last.ckpt", 3)
     with pytest.raises(PhmrunError, match=r"last\.ckpt"):
         running.begin(IDENTITY)
 

@@ -1,10 +1,10 @@
 """Prepared data: built once, remade when a bit of theirs has flipped, never read half or from text that changed."""
 
 import logging
-import os
 
 import numpy as np
 import pytest
+from damage import flip
 
 from phmrun.checksums import CHECKSUMS
 from phmrun.errors import ExitCode, PhmrunError
@@ -34,14 +34,6 @@ def built(tmp_path, text):
 
     run.builds = builds
     return run
-
-
-def flip(path, byte):
-    content = bytearray(path.read_bytes())
-    content[byte] ^= 1
-    stamp = path.stat()
-    path.write_bytes(content)
-    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns + 1))
 
 
 FILES = ("train/tokens.bin", "train/offsets.bin", "train/store.json", "statistics.json", CHECKSUMS)
