@@ -56,13 +56,3 @@ def options_of() -> OptionsOf:
         return reference[name]
 
     return options
-
-
-@pytest.fixture(scope="session")
-def embeddings() -> dict[str, type[Section]]:
-    return dict(EMBEDDINGS)
-
-
-@pytest.fixture(scope="session")
-def structures() -> dict[str, type[Section]]:
-    return dict(STRUCTURES)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from built_networks import built
 from random_transformers import network
 
 from phmrun.errors import ExitCode, PhmrunError
@@ -15,32 +14,14 @@ from phmrun.exchange.formats import export, largest_difference
 from phmrun.families.sequence_to_sequence.graph import translation_graph
 from phmrun.families.sequence_to_sequence.module import SequenceToSequenceModule
 from phmrun.ledger.run import Run
-from phmrun.models.transformer import Transformer
 
 
 @pytest.fixture
 def trained(tmp_path):
     """Stand-in for a trained run, around a small untrained network."""
-    torch.manual_seed(3)
-    network = built(
-        Transformer,
-        24,
-        24,
-        width=16,
-        feedforward=32,
-        heads=2,
-        encoder_layers=1,
-        decoder_layers=1,
-        layer={"structure": "phm", "n": 4},
-    )
-    run = Run(tmp_path)
-    module = SequenceToSequenceModule(network.eval(), None, None, smoothing=0.0)
-    return SimpleNamespace(run=run, load=lambda *_: "best@7", module=module)
-
-
-def tokens():
-    source = torch.tensor([[5, 6, 7, 8, 3], [9, 10, 3, 0, 0]])
-    return source, torch.tensor([[2, 11, 12], [2, 13, 14]])
+    structured = network(24, layer={"structure": "phm", "n": 4})
+    module = SequenceToSequenceModule(structured, None, None, smoothing=0.0)
+    return SimpleNamespace(run=Run(tmp_path), load=lambda *_: "best@7", module=module)
 
 
 def test_safetensors_hold_the_folded_weights_once(trained, tmp_path):
