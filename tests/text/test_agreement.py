@@ -1,13 +1,13 @@
 """Items of agreement: both published formats, the authors' division, and faults with their place."""
 
 import csv
-import gzip
 import io
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from text_files import write
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.agreement import LABELS, Item, read_agreement
@@ -24,13 +24,6 @@ FIELDS = (
     *("subj_index", "verb_index", "n_intervening", "last_intervening", "n_diff_intervening", "distance", "max_depth"),
     *("all_nouns", "nouns_up_to_verb"),
 )
-
-
-def write(folder: Path, content: str | bytes, name: str = "items", *, compress: bool = False) -> Path:
-    raw = content.encode() if isinstance(content, str) else content
-    path = folder / name
-    path.write_bytes(gzip.compress(raw) if compress else raw)
-    return path
 
 
 def failure(path: Path) -> PhmrunError:
@@ -62,7 +55,7 @@ def dependency(**changes):
 )
 def test_the_simple_format_comes_back(tmp_path_factory, items, compress, end):
     content = "".join(f"{label}\t{' '.join(words)}{end}" for label, words in items)
-    path = write(tmp_path_factory.mktemp("items"), content, compress=compress)
+    path = write(tmp_path_factory.mktemp("items") / "items", content, compress=compress)
     assert list(read_agreement(path)) == [Item(" ".join(words), label) for label, words in items]
 
 
@@ -87,7 +80,7 @@ def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
     ]
     if fields[0] == "verb_pos":
         fields = fields[::-1]
-    path = write(tmp_path_factory.mktemp("items"), table(*dependencies, fields=fields), compress=compress)
+    path = write(tmp_path_factory.mktemp("items") / "items", table(*dependencies, fields=fields), compress=compress)
     assert list(read_agreement(path)) == [
         Item(" ".join(before), label, different, same == 0) for label, before, _, same, different in rows
     ]
@@ -117,7 +110,7 @@ def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
     ],
 )
 def test_what_is_malformed_is_placed(tmp_path, content, line, message):
-    path = write(tmp_path, content)
+    path = write(tmp_path / "items", content)
     error = failure(path)
     assert message in str(error)
     assert error.where == (str(path) if line is None else f"{path}:{line}")
@@ -126,7 +119,7 @@ def test_what_is_malformed_is_placed(tmp_path, content, line, message):
 @settings(deadline=None)
 @given(content=st.binary(max_size=200))
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content):
-    path = write(tmp_path_factory.mktemp("noise"), content)
+    path = write(tmp_path_factory.mktemp("noise") / "items", content)
     try:
         labels = {item.label for item in read_agreement(path)}
     except PhmrunError as error:

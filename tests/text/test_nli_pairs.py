@@ -1,12 +1,12 @@
 """Labelled sentence pairs: each published format comes back whole, and every fault is placed."""
 
-import gzip
 import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from text_files import write
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.nli_pairs import LABELS, Pair, read_pairs, sentences_of
@@ -16,13 +16,6 @@ SENTENCE = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), m
 )
 PAIRS = st.lists(st.tuples(SENTENCE.filter(bool), SENTENCE.filter(bool), st.sampled_from([0, 1, 2])), min_size=1)
 SNLI_HEADER = "gold_label\tsentence1_binary_parse\tsentence1\tsentence2\tpairID\tlabel1\tlabel2"
-
-
-def write(folder: Path, content: str | bytes, name: str = "pairs", *, compress: bool = False) -> Path:
-    raw = content.encode() if isinstance(content, str) else content
-    path = folder / name
-    path.write_bytes(gzip.compress(raw) if compress else raw)
-    return path
 
 
 def record(premise="A dog runs.", hypothesis="An animal moves.", label="entailment", **more):
@@ -70,16 +63,16 @@ STYLES = [
 def test_every_format_comes_back(tmp_path_factory, format, style, pairs, compress):
     names = {"scitail": ("entailment", "neutral", "neutral"), "quora": ("different", "duplicate", "duplicate")}
     expected = [Pair(p, h, names.get(format, LABELS["snli"])[index]) for p, h, index in pairs]
-    path = write(tmp_path_factory.mktemp("pairs"), written(pairs, format, style), compress=compress)
+    path = write(tmp_path_factory.mktemp("pairs") / "pairs", written(pairs, format, style), compress=compress)
     assert list(read_pairs(path, format)) == expected
 
 
 def test_pairs_without_a_gold_label_are_dropped_and_counted(tmp_path):
     lines = [record(label="-"), record("one  two\tthree"), record(label="-", hypothesis="")]
-    pairs = list(read_pairs(write(tmp_path, "\n".join(lines)), "snli"))
+    pairs = list(read_pairs(write(tmp_path / "pairs", "\n".join(lines)), "snli"))
     assert pairs == [None, Pair("one two three", "An animal moves.", "entailment"), None]
     table = f"{SNLI_HEADER}\n-\t( x )\ta\tb\t1\nneutral\t( x )\ta\tb\t1\n"
-    pairs = list(read_pairs(write(tmp_path, table), "snli"))
+    pairs = list(read_pairs(write(tmp_path / "pairs", table), "snli"))
     assert [pair and pair.label for pair in pairs] == [None, "neutral"]
 
 
@@ -116,7 +109,7 @@ DNLI = '{"label": "positive", "sentence1": "a", "sentence2": "b"}'
     ],
 )  # fmt: skip
 def test_what_is_malformed_is_placed(tmp_path, format, content, line, message):
-    path = write(tmp_path, content)
+    path = write(tmp_path / "pairs", content)
     error = failure(path, format)
     assert message in str(error)
     assert error.where == (str(path) if line is None else f"{path}:{line}")
@@ -125,7 +118,7 @@ def test_what_is_malformed_is_placed(tmp_path, format, content, line, message):
 @settings(deadline=None)
 @given(content=st.binary(max_size=200), format=st.sampled_from(sorted(LABELS)))
 def test_noise_is_read_or_refused_but_never_a_bug(tmp_path_factory, content, format):
-    path = write(tmp_path_factory.mktemp("noise"), content)
+    path = write(tmp_path_factory.mktemp("noise") / "pairs", content)
     try:
         labels = {pair.label for pair in read_pairs(path, format) if pair}
     except PhmrunError as error:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from text_files import write
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.text.lines import read_parallel
@@ -13,12 +14,6 @@ from phmrun.text.lines import read_parallel
 LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1).filter(
     lambda text: text.strip() and not text.startswith("\ufeff")
 )
-
-
-def write(path: Path, content: bytes | str, *, compress: bool = False) -> Path:
-    raw = content.encode() if isinstance(content, str) else content
-    path.write_bytes(gzip.compress(raw) if compress else raw)
-    return path
 
 
 def failure(source: Path, target: Path) -> PhmrunError:
