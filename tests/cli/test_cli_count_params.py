@@ -1,35 +1,14 @@
 import json
-import sys
-import types
 
 import pytest
 
 
-@pytest.fixture
-def counting(monkeypatch):
-    module = types.ModuleType("phmrun.engine.counting")
-    module.count_parameters = lambda config, sizes: {
-        "total": 600,
-        "dense_total": 1100,
-        "trained_total": 600,
-        "multiplications": 600,
-        "by_scope": {"layer": {"count": 500, "dense": 1000}, "output": {"count": 100, "dense": 100}},
-        "modules": [
-            {"name": "encoder", "count": 500, "dense": 1000},
-            {"name": "encoder.0", "count": 250, "dense": 500},
-        ],
-        "seen": config.layer.options,
-    }
-    monkeypatch.setitem(sys.modules, "phmrun.engine.counting", module)
-    training = types.ModuleType("phmrun.engine.experiment")
-    training.vocabulary_sizes = lambda config: None
-    monkeypatch.setitem(sys.modules, "phmrun.engine.experiment", training)
-
-
-def test_count_params_shows_shares_and_scopes(phmrun, counting):
-    out = phmrun("count-params", "nmt").out
-    assert "50.0%" in out
-    assert "1,100" in out
+def test_count_params_shows_shares_and_scopes(phmrun):
+    command = ("count-params", "nmt", "--layer", "phm", "--n", "2")
+    count = json.loads(phmrun(*command, "--json").out)
+    out = phmrun(*command).out
+    assert f"{count['total'] / count['dense_total']:.1%}" in out
+    assert f"{count['dense_total']:,}" in out
     assert "encoder" in out
     assert "encoder.0" not in out
 
