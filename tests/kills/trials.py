@@ -9,7 +9,7 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise, product
@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from exact_resume import outcome, same
 from forks import await_moment, ended, finished, forked, members, sweep_up
 from tiny_experiments import SETTINGS, configured
 
-from phmrun.ledger import Run, State
+from phmrun.ledger import Run
 
 COURSE = {
     "max_steps": 40,
@@ -33,8 +34,6 @@ COURSE = {
 }
 SOON = 60.0
 """Seconds within which a training ends one of whose processes has been killed, on a machine that has more to do."""
-UNLIKE = {"time", "train/units_per_second"}
-"""Columns of the history that no two trainings share."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class Site:
         """Result of an undisturbed training, and its CPU time in seconds."""
         code, seconds = finished(self.start("one", "straight"))
         assert code == 0, self.said()
-        return facts(self.run("straight")), seconds
+        return outcome(self.run("straight")), seconds
 
     def said(self) -> str:
         """Output of the last process."""
@@ -154,7 +153,7 @@ def attempt(site: Site, draw: random.Random, most: int = 3) -> Trial:
     if code:
         wrong.append(f"exit code {code}: {site.said()[-2000:]}")
     else:
-        wrong += differences(expected, facts(site.run(runs)))
+        wrong += faults_of(expected, site.run(runs))
     return Trial(site.case, kills, steps, moved, wrong)
 
 
@@ -194,42 +193,11 @@ def kill(pid: int, victim: str, site: Site) -> tuple[bool, list[str]]:
     return True, wrong
 
 
-def facts(run: Run) -> dict[str, Any]:
-    """All results of a training, without its times."""
-    actual: dict[str, Any] = {"state": (run.status.state is State.DONE, run.status.step)}
-    for path in sorted(run.checkpoints.glob("*.ckpt")):
-        content = torch.load(path, weights_only=True)
-        kept = ("state_dict", "global_step", "optimizer_states", "lr_schedulers", "callbacks", "reading")
-        actual[path.name] = {name: content[name] for name in kept if name in content}
-    actual["history"] = [
-        {name: value for name, value in row.items() if name not in UNLIKE} for row in run.history.read()
-    ]
-    actual["metrics"] = {name: score for name, score in run.metrics().items() if "per_second" not in name}
-    actual["predictions"] = {path.name: path.read_bytes() for path in sorted(run.predictions.iterdir())}
-    actual["left over"] = sorted(str(path.relative_to(run.path)) for path in run.path.rglob("*.tmp"))
-    return actual
-
-
-def differences(one: Any, other: Any, where: str = "") -> list[str]:
-    """The places where two results are not the same, bit for bit."""
-    return list(_differences(one, other, where))
-
-
-def _differences(one: Any, other: Any, where: str) -> Iterator[str]:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        if one.keys() != other.keys():
-            yield f"{where}: {sorted(map(str, one.keys() ^ other.keys()))} on one side only"
-        for name in one.keys() & other.keys():
-            if name != "seconds":
-                yield from _differences(one[name], other[name], f"{where}/{name}")
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        if len(one) != len(other):
-            yield f"{where}: {len(one)} and {len(other)}"
-        for number, (mine, theirs) in enumerate(zip(one, other, strict=False)):
-            yield from _differences(mine, theirs, f"{where}/{number}")
-    elif isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        if one.dtype != other.dtype or not torch.equal(one, other):
-            most = (one.double() - other.double()).abs().max() if one.shape == other.shape else "shape"
-            yield f"{where}: {most}"
-    elif one != other and not (one != one and other != other):
-        yield f"{where}: {one!r} and {other!r}"
+def faults_of(expected: dict[str, Any], run: Run) -> list[str]:
+    """First place where a finished run is not as expected, bit for bit, and its temporary files."""
+    wrong = [f"left over: {path.relative_to(run.path)}" for path in run.path.rglob("*.tmp")]
+    try:
+        same(expected, outcome(run))
+    except AssertionError as error:
+        wrong.append(f"different at {error}")
+    return wrong
