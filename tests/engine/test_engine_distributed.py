@@ -1,16 +1,13 @@
 """Several processes train as one: every token of a step weighs the same, whichever process has it."""
 
 import json
-import os
-import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forks import ended, forked
 from tiny_experiments import NO_DROPOUT, configured, run_experiment, run_of
 
-from phmrun.cli.app import main
 from phmrun.ledger import Run, State
 
 TWO = {"hardware": {"devices": 2, "strategy": "ddp"}}
@@ -25,23 +22,6 @@ ALIKE: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 """By task: what makes it deterministic, and the settings of one process that equal those of two."""
 
 
-def forked(command: list[str], environment: dict[str, str], output: Path) -> int:
-    """Calls ``phmrun`` in a fork of this process, which need not import torch again; its process id."""
-    if pid := os.fork():
-        return pid
-    code = 1
-    try:
-        os.environ |= environment
-        file = os.open(output, os.O_WRONLY | os.O_CREAT)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        main(command)
-    except SystemExit as end:
-        code = int(end.code or 0)
-    finally:
-        os._exit(code)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("task", ALIKE)
 def test_two_processes_equal_one_with_their_batches(task, tmp_path):
@@ -53,14 +33,10 @@ def test_two_processes_equal_one_with_their_batches(task, tmp_path):
     values = configured(task, tmp_path / "corpus", still, length, each_has, TWO).model_dump(mode="json")
     (tmp_path / "two.yaml").write_text(json.dumps({key: value for key, value in values.items() if key != "task"}))
     command = ["train", task, "--config", str(tmp_path / "two.yaml"), "--runs-dir", str(tmp_path / "together")]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
-    pids = [forked(command, {**meeting, "LOCAL_RANK": rank}, tmp_path / f"output-{rank}") for rank in "01"]
-    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-    assert codes == [0, 0], (tmp_path / "output-0").read_text()
+    pid = forked(command, tmp_path, tmp_path / "output", others=1)
+    assert ended(pid) == 0, (tmp_path / "output").read_text()
 
-    (path,) = (tmp_path / "together").iterdir()
+    (path,) = (tmp_path / "together").glob(f"{task}-*")
     together = Run(path)
     assert together.status.state is State.DONE
     assert together.status.step == alone.status.step
