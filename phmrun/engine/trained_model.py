@@ -348,8 +348,8 @@ def check_network(run: Run, config: Experiment, sizes: tuple[int, ...]) -> None:
     Raises:
         PhmrunError: (exit 2) Names or shapes of weights differ.
     """
-    networks = [network_without_weights(each, sizes) for each in (config_of(run), config)]
-    before, after = ({name: value.shape for name, value in each.state_dict().items()} for each in networks)
+    networks = [network_without_weights(experiment, sizes) for experiment in (config_of(run), config)]
+    before, after = ({name: value.shape for name, value in network.state_dict().items()} for network in networks)
     if before != after:
         what = f"the run {run.id} has another network, whose weights do not fit"
         hint = f"`phmrun compress {run.reference} --layer …` replaces its layers, `--layer added` trains updates."

@@ -127,12 +127,12 @@ def differences(
 
 def _as_trained(table: ResultTable, compared: Sequence[RowComparison]) -> list[RowComparison]:
     """Return the comparisons, in which a loss, which has no floor, is untrained where a score of its cell is."""
-    known, shown = {(*pair.place, pair.beside): pair for pair in compared}, []
+    by_cell, shown = {(*pair.place, pair.beside): pair for pair in compared}, []
     for pair in compared:
         row, column = pair.place
         entries = table.cells[row, column].entries
         cells = [other for other, cell in enumerate(table.figures[row]) if cell.entries == entries]
-        beside = [known.get((row, other, pair.beside)) for other in cells]
+        beside = [by_cell.get((row, other, pair.beside)) for other in cells]
         untrained = next((other for other in beside if other and other.verdict is Verdict.UNTRAINED), None)
         if untrained and table.headings[column].score == TEST_LOSS:
             reason = untrained.judgement.reason or "its score beats no floor"
