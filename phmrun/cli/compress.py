@@ -59,14 +59,14 @@ def compress(
         n: Order n of --layer; other options: --set layer.rank=16.
         embedding: Structure of the embedding tables, and of a tied output; options: --set embedding.rank=16.
         output: Structure of the output layer, if it is not tied to the embedding.
-        set_: Option of the structure (layer.rank=16), or any configuration key of the new run, such as other data for
-            calibration and training (data.prefix=corpus/); may be repeated.
+        set_: Option of the structure (layer.rank=16), or any configuration key of the new run, such as data.prefix for
+            other data of calibration and training; may be repeated.
         budget: Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense.
         allocate: How --budget finds the structure and size of each matrix: by the calibration loss with each candidate
             (loss, the default), or by the error of its outputs, for large models (error).
         steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
-            learning rate along a cosine to 0 (other: --set training.optimizer.lr=…, training.schedule.name=…).
-        teacher: Distill from the original run (--set distillation.weight=0.5 --set distillation.temperature=1).
+            learning rate along a cosine to 0; --set changes both.
+        teacher: Distill from the original run; --set changes weight and temperature.
         calibrate: Training batches whose activations weight the fit; 0: fit the matrices alone.
         dry_run: Print the plan; write no run.
 

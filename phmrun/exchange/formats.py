@@ -124,8 +124,8 @@ def export(
     if precision not in PRECISIONS.get(kind, ("none",)):
         raise unknown("quantization", precision, PRECISIONS.get(kind, ("none",)), where="--quantization")
     if factored and kind != "safetensors":
-        what, hint = f"{kind} has dense matrices only", "Use --format safetensors with --factored."
-        raise PhmrunError(what, where="--factored", hint=hint)
+        what = "only safetensors files keep all factors"
+        raise PhmrunError(what, where="--factored", hint="Use --format safetensors with --factored.")
     if kind in FOLDERS:
         return _export_folder(trained, path, kind, checkpoint)
     if kind == "ctranslate2":

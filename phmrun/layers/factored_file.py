@@ -203,8 +203,8 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
     (:meth:`Structure.set_progress` with 1).
 
     Args:
-        factory: Builds the model as it was before the conversion; called once. For updates of frozen weights, with
-            these weights.
+        factory: Builds the model as it was before the conversion; called once, and its result is converted in place.
+            For updates of frozen weights, with these weights.
         path: File written by :func:`save`; it may come from an untrusted source.
 
     Raises:

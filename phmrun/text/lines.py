@@ -7,6 +7,7 @@ the file's first bytes, not by its name.
 """
 
 import gzip
+import shlex
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -71,7 +72,7 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
             at = skipped + error.start
             what = f"byte 0x{body[at]:02x} at offset {at:,} of the line is not valid UTF-8"
             charset = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "ISO-8859-1"
-            hint = f"Convert it, for instance: iconv -f {charset} -t UTF-8 {source}"
+            hint = f"Convert it, for instance: iconv -f {charset} -t UTF-8 {shlex.quote(str(source))}"
             raise malformed(what, where, hint) from error
         if "\0" in text:
             raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")

@@ -54,6 +54,8 @@ def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
         (("--layer", "phm", "--n", "3"), "3"),
         (("--layer", "phm", "--set", "embedding.rank=4"), "embedding.rank has no effect"),
         (("--layer", "phm", "--set", "data.name=multi31k"), "multi31k"),
+        (("--layer", "phm", "--set", "model.width=8"), "model.width cannot be changed"),
+        (("--layer", "phm", "--set", "training.max_steps=3"), "--steps N"),
     ):
         refused = phmrun("compress", report["parent"], *arguments, *where)
         assert refused.code == 2

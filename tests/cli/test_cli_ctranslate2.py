@@ -39,11 +39,11 @@ def test_a_run_is_exported_scored_by_both_engines_and_used(phmrun, runs, tmp_pat
     assert "arithmetic:int8" in signature
 
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file").write_text("precious")
+    (tmp_path / "mine" / "model.bin").write_text("precious")
     taken = phmrun("export", "latest", "--format", "ctranslate2", "--out", str(tmp_path / "mine"), *runs)
     assert taken.code == 2
     assert "other files would be overwritten" in taken.err
-    assert (tmp_path / "mine" / "file").read_text() == "precious"
+    assert (tmp_path / "mine" / "model.bin").read_text() == "precious"
 
     alone = phmrun("predict", "latest", "--quantization", "int8", *runs)
     assert alone.code == 2
@@ -58,7 +58,7 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tiny_run, tmp_path):
     for arguments, messages in (
         (("eval", "latest", "--engine", "ctranslate2"), "decoding.engine: there is no such key"),
         (("export", "latest", "--quantization", "int3"), "no quantization 'int3'"),
-        (("export", "latest", "--format", "ctranslate2", "--factored"), "dense matrices only"),
+        (("export", "latest", "--format", "ctranslate2", "--factored"), "only safetensors files keep"),
         (("export", "latest", "--compare", "--checkpoint", "last"), "--compare writes all formats"),
         (("export", "latest", "--split", "dev"), "--compare --split dev"),
         (("export", "latest", "--format", "ctranslate3"), "'ctranslate2'"),

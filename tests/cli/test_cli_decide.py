@@ -119,6 +119,8 @@ def test_require_makes_the_exit_code_one(phmrun, tmp_path):
         ("system,metric,value,value\ndense,acc,1,2\n", ":1", "column 'value' occurs twice"),
         ("system,seed, seed,metric,value\ndense,1,2,acc,1\n", ":1", "column 'seed' occurs twice"),
         ('{"system": "dense", "metric": "acc", "value": 1, "value": 2}\n', ":1", "key 'value' occurs twice"),
+        ("system,seed,acc\ndense,1,90\ndense,Mean,91\n", ":3", "a summary of several"),
+        ("seed,dense,phm\n1,90,91\nstd,1,2\n", ":3", "a summary of several"),
     ],
 )
 def test_bad_data_is_named_with_file_and_line(phmrun, tmp_path, text, place, message):
@@ -147,6 +149,7 @@ ONE_SYSTEM_A_COLUMN = "seed,dense,phm\n1,90.1,85\n2,90.2,85.1\n3,90.3,84.9\n"
         "run,seed,Score\ndense,1,90.1\ndense,2,90.2\ndense,3,90.3\n\nphm,1,85\nphm,2,85.1\nphm,3,84.9\n",
         "layer,seed,score,value\ndense,1,acc,90.1\ndense,2,acc,90.2\ndense,3,acc,90.3\nphm,1,acc,85\nphm,2,acc,85.1\n"
         "phm,3,acc,84.9\n",
+        ",system,seed,acc\n0,dense,1,90.1\n1,dense,2,90.2\n2,dense,3,90.3\n3,phm,1,85\n4,phm,2,85.1\n5,phm,3,84.9\n",
         "dataset,system,1,2,3\nsnli,dense,90.1,90.2,90.3\nsnli,phm,85,85.1,84.9\n",
     ],
 )

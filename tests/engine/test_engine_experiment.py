@@ -77,6 +77,10 @@ def test_extending_a_run(tmp_path):
     same = configured("nmt", tmp_path / "corpus", {"training": {"max_steps": 9}})
     with pytest.raises(PhmrunError, match="10 optimizer steps already"):
         run_experiment(same, tmp_path / "runs", extend=parent.run_id)
+    thinner = configured("nmt", tmp_path / "corpus", {"layer": {"structure": "low-rank"}})
+    with pytest.raises(PhmrunError, match="has another network, whose weights do not fit"):
+        run_experiment(thinner, tmp_path / "runs", extend=parent.run_id)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 def test_a_run_is_extended_with_other_data(tmp_path, caplog):
@@ -143,6 +147,7 @@ def test_a_loss_that_is_no_number_fails_the_run(tmp_path, monkeypatch):
     ("where", "state", "reason"),
     [
         ("phmrun.engine.fit.fit", State.FAILED, "ZeroDivisionError: division by zero"),
+        ("phmrun.engine.experiment.build_module", State.FAILED, "ZeroDivisionError: division by zero"),
         (
             "phmrun.engine.experiment.evaluate_run",
             State.INTERRUPTED,
@@ -275,10 +280,11 @@ class Scaled(Structure):
 '''
 
 
-@pytest.mark.parametrize("hardware", [{"strategy": "foo"}, {"accelerator": "tpu"}, {"accelerator": "mps"}])
+@pytest.mark.parametrize("hardware", [{"strategy": "foo"}, {"accelerator": "tpu"}, {"accelerator": "mps"}, {}])
 def test_hardware_that_is_not_there_is_refused_before_a_run_begins(tmp_path, hardware):
-    config = configured("sva", tmp_path / "corpus", {"hardware": hardware})
-    with pytest.raises(PhmrunError, match="cannot be used here") as caught:
+    precision = "32" if hardware else "16-mixed"  # of which Lightning makes bf16-mixed on a CPU
+    config = configured("sva", tmp_path / "corpus", {"hardware": hardware, "training": {"precision": precision}})
+    with pytest.raises(PhmrunError, match=r"cannot be used here|needs a GPU") as caught:
         run_experiment(config, tmp_path / "runs")
     assert caught.value.code == 2
     assert not (tmp_path / "runs").exists()

@@ -84,6 +84,11 @@ def test_what_cannot_be_converted_is_said_at_once(model):
     with pytest.raises(PhmrunError, match=r"(?s)6 of 6 .*narrow: .*8×16.*projected: .*proj_size.*sparse: ") as caught:
         convert(model, "circulant")
     assert "but=" in caught.value.hint
+    with pytest.raises(PhmrunError, match="n") as caught:
+        convert(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), "low-rank", n=4)
+    assert "rank" in caught.value.valid  # one mistake is said once, with what is valid
+    with pytest.raises(PhmrunError, match="kind of weights"):
+        convert(model, "low-rank", weights="near")
 
 
 class Conv1D(nn.Module):

@@ -13,7 +13,7 @@ from torch import nn
 
 from benchmarks.conversion import BUT, DTYPES, architectures, block_share, trains
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.layers import conversion_report, convert, load, save
+from phmrun.layers import conversion_report, convert, load, save, save_pretrained
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load_factors.py"
 
@@ -98,6 +98,10 @@ def test_networks_of_transformers(name, tmp_path):
     with torch.no_grad():
         logits = model(**architecture.inputs).logits
     assert all(trains(model, architecture, dtype) for dtype in DTYPES)
+    with pytest.raises(PhmrunError, match="frozen weights, which a folder cannot hold"):
+        save_pretrained(convert(architecture.build(), "added", of="low-rank", but=BUT), tmp_path / "updates")
+    with pytest.raises(PhmrunError, match="int3"):
+        save(model, tmp_path / "model.safetensors", precision="int3")
     path = save(model, tmp_path / "model.safetensors")
     with torch.no_grad():
         assert torch.equal(load(architecture.build, path).eval()(**architecture.inputs).logits, logits)

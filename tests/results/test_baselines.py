@@ -12,7 +12,8 @@ FLOOR = {"value": 50.0, "signature": "always:a"}
 @pytest.mark.parametrize(("interval", "trained"), [((49.0, 53.0), False), ((50.5, 53.0), True), (None, True)])
 def test_a_run_at_its_floor_is_said_to_be_untrained(interval, trained):
     entry = {"value": 51.0} | ({"ci": interval} if interval else {})
-    sentence = shortfall({"test/accuracy": entry, "test/accuracy-of-majority": FLOOR})
+    losses = {"train/loss": 1.0, "dev/loss": {"value": 2.0}}
+    sentence = shortfall({**losses, "dev/accuracy": entry, "dev/accuracy-of-majority": FLOOR})
     assert (sentence is None) == trained
     if sentence:
         assert "does not beat the floor majority, 50.00" in sentence

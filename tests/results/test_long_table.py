@@ -7,6 +7,7 @@ from statistics import fmean
 import pytest
 
 import phmrun
+from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results import Results
 from phmrun.statistics.verdict import Verdict
@@ -63,6 +64,9 @@ def test_comparison_with_dense_or_any_other_baseline(runs_dir):
     by_value = sorted(
         item.judgement.difference.value for item in results.compare({"layer": "circulant"}, score="test/accuracy")
     )
+    for select in (lambda: results.select(layr="dense"), lambda: results.compare({"layr": "dense"})):
+        with pytest.raises(PhmrunError, match="no experiment has a value at 'layr'"):
+            select()
     assert by_value == pytest.approx([80.5 - fmean(SCORES["circulant"]), 90.0 - fmean(SCORES["circulant"])])
 
 

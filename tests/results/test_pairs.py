@@ -23,7 +23,7 @@ ROWS = {"dense": (30.0, 30.2, 29.9), "phm": (29.0, 29.4, 28.9), "monarch": (20.0
 def table(tmp_path):
     """A table of rows with these scores, one per seed; data and steps by row, if given."""
 
-    def make(rows, data=None, steps=None, scores=("test/bleu",)):
+    def make(rows, data=None, steps=None, scores=("test/bleu",), floor=0.0):
         entries, count = [], 0
         for name, values in rows.items():
             config = {"layer": {"structure": name}, "data": {"name": (data or {}).get(name, "text")}}
@@ -34,7 +34,7 @@ def table(tmp_path):
                 run = Run.create(tmp_path, f"nmt-x-{count}-0123456789ab", "task: nmt\n")
                 run.write_parameters({"total": 100})
                 for score in scores:
-                    run.add_metrics({score: {"value": value, "signature": "x"}})
+                    run.add_metrics({score: {"value": value, "signature": "x"}, "test/bleu-of-copy": {"value": floor}})
                 run.set_state(State.DONE)
                 entries.append(Entry({"layer": name, "seed": seed}, config, recorded_run(run.path)))
         return tabulate(entries, ["layer"], [Heading(score, score) for score in scores])
@@ -84,6 +84,11 @@ def test_only_rows_of_the_same_data_and_length_are_paired(table):
     other = table(ROWS, data={"phm": "other"}, steps={"monarch": 500, "blast": 500})
     assert named(other, all_pairs(other)) == [("blast", "monarch")]
     assert {pair.sharing for pair in all_pairs(other)} == {1}
+
+
+def test_a_loss_is_untrained_where_the_score_beside_it_is(table):
+    created = table({"dense": (10.0, 10.2), "phm": (9.0, 9.2)}, scores=("test/bleu", "test/loss"), floor=50.0)
+    assert [pair.verdict for pair in all_pairs(created)] == [Verdict.UNTRAINED] * 2
 
 
 def test_pairs_stand_in_place_of_verdicts_beside_dense(table):

@@ -25,13 +25,16 @@ FOUR = {
 
 
 def test_the_plan(phmrun, written):
-    file = written({**FOUR, "seeds": 2})
+    tuned = written({"task": "toy", "tune": {"model.width": [4, "wide"]}})
+    assert phmrun(tuned, "--plan").exit_code == 2  # a trial is invalid
+    file = written({**FOUR, "seeds": 2, "include": [{"layer": "dense", "model.width": 6}]})
     result = phmrun(file, "--plan")
     assert result.exit_code == 2  # a cell is invalid
     rows = [line.split() for line in result.stdout.splitlines()]
     assert ["phm", "n=3", "6", "12", "2", "2", "missing"] in rows
     assert ["phm", "n=3", "4", "–", "2", "2", "invalid"] in rows
-    assert "8 cells: 6 missing · 2 invalid · remaining time unknown" in result.stdout
+    assert ["dense", "6", "36", "2", "4", "missing"] in rows  # two seeds, each of which stands twice
+    assert "10 cells: 8 missing · 2 invalid · 2 the same experiment as another · remaining" in result.stdout
     assert "invalid: layer phm n=3 · model.width 4 · seed 1 and 1 more: n = 3 does not divide 4" in result.stderr
     assert phmrun(file, "--dry-run").stdout == result.stdout
     # Each of the two dense rows has one other row.
@@ -96,6 +99,7 @@ def test_a_script_for_slurm(phmrun, written):
     commands = Path(facts["script"]).with_name("commands.txt").read_text().splitlines()
     assert (facts["job"], len(commands)) == (None, 3)
     assert all(" train toy --config " in command for command in commands)
+    assert "'array=3' is not an option" in str(phmrun(written(FOUR), "--script", "--sbatch", "array=3").exception)
 
 
 def test_slurm_gets_the_trials_before_the_cells_that_wait_for_them(phmrun, written, tmp_path):

@@ -77,6 +77,9 @@ def test_cells_run_exactly_once_and_make_a_table_verified_and_stored(phmrun):
     assert "whole" in phmrun("verify", "runs", "--json")
     phmrun("results", "add", "sweep.yaml", "--to", "results/mine")
     assert len(list(Path("results/mine").glob("script-job-*.json"))) == 4
+    phmrun("results", "restore", "results", "--runs-dir", "restored")
+    stored = json.loads(phmrun("table", "results/mine/sweep.yaml", "--runs-dir", "restored", "--json"))
+    assert stored["cells"][1]["verdict"] == "different"  # without the script beside it
     phmrun("report", "sweep.yaml", "--out", "report")
     assert "phm n=4" in Path("report.md").read_text()
     (run,) = Path("runs").glob("script-job-phm-2-*")

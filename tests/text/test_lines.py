@@ -52,3 +52,11 @@ def test_compressed_text_is_named(tmp_path, content):
         list(numbered_lines(path))
     with pytest.raises(PhmrunError, match="the text is compressed"):
         list(decoded([gzip.compress(b"a\n")], "standard input"))
+
+
+def test_a_file_of_utf_16_is_named_with_the_command_that_converts_it(tmp_path):
+    path = tmp_path / "a b.en"
+    path.write_text("one\n", encoding="utf-16")
+    with pytest.raises(PhmrunError, match="is not valid UTF-8") as caught:
+        list(numbered_lines(path))
+    assert f"iconv -f UTF-16 -t UTF-8 '{path}'" in caught.value.hint
