@@ -10,12 +10,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, restored, to_line, yaml_text
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import data_dir, json_text, read_regular, read_text, remove, write_text
+from phmrun.files import data_dir, json_text, read_regular, read_text, replacing_directory, write_text
 from phmrun.ledger.directory import (
     BENCH,
     CONFIG,
@@ -109,7 +108,6 @@ def write_record(record: Mapping[str, Any], folder: Path) -> Path:
     is created; an existing file is replaced.
     """
     path = folder / f"{record['run']}.json"
-    folder.mkdir(parents=True, exist_ok=True)
     lines = [to_line({key: value}).strip()[1:-1] for key, value in record.items()]
     content = "{\n" + ",\n".join(lines)
     digest = hashlib.sha256(content.encode("utf-8")).hexdigest()
@@ -159,8 +157,10 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
     for run in missing:
         if run.checkpoints.exists():
             raise PhmrunError(f"there are weights here, but no {STATUS}", where=str(run.path), code=ExitCode.DATA)
-    if missing:
-        _write_runs(missing, runs_dir)
+    for run, texts in missing.items():  # an existing directory is replaced: its process died before it wrote a status
+        with replacing_directory(run.path) as folder:
+            for name, text in texts.items():
+                (folder / name).write_text(text, encoding="utf-8")
     return [*named]
 
 
@@ -284,23 +284,6 @@ def _texts(contents: Mapping[str, Any]) -> dict[str, str]:
     return {**texts, MANIFEST: json.dumps(manifest.to_json(), ensure_ascii=False)}
 
 
-def _write_runs(runs: Mapping[Run, Mapping[str, str]], runs_dir: Path) -> None:
-    """Write run directories, each atomically.
-
-    They are written into a staging folder, then moved into place. An existing directory is replaced: its process died
-    before it wrote a status.
-    """
-    runs_dir.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".restored-", dir=runs_dir) as stage:
-        for run, files in runs.items():
-            folder = Path(stage) / run.path.name
-            folder.mkdir()
-            for name, text in files.items():
-                (folder / name).write_text(text, encoding="utf-8")
-            remove(run.path)
-            folder.rename(run.path)
-
-
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with a validation, and some others.
 
@@ -311,9 +294,8 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     others = [row for row in rows if not _is_validation(row)]
     if len(others) > POINTS:
         others = [others[round(place * (len(others) - 1) / (POINTS - 1))] for place in range(POINTS)]
-    kept += others
-    kept.sort(key=lambda row: row.get("step", 0))
-    return [{key: float(f"{x:.5g}") if isinstance(x, float) else x for key, x in row.items()} for row in kept]
+    rows = sorted([*kept, *others], key=lambda row: row.get("step", 0))
+    return [{key: float(f"{x:.5g}") if isinstance(x, float) else x for key, x in row.items()} for row in rows]
 
 
 def _is_validation(row: Mapping[str, Any]) -> bool:

@@ -85,7 +85,6 @@ class Run:
         """
         run = cls(directory_of(runs_dir, run_id))
         with disk_errors():
-            run.path.mkdir(parents=True, exist_ok=True)
             if not run.config_path.exists():
                 write_text(run.config_path, config_yaml)
             if not run.status_path.exists() and not run.manifest.path.exists():

@@ -1,14 +1,13 @@
 """Mirror of a run for TensorBoard: event files in the run directory, written from its history and scores."""
 
-import calendar
-import time
+from datetime import datetime
 from pathlib import Path
 
-from phmrun.errors import PhmrunError
 from phmrun.files import replacing_directory
 from phmrun.ledger.history import in_shown_units
 from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value
+from phmrun.registry import extra_package
 
 
 def write_tensorboard(run: Run) -> Path:
@@ -21,21 +20,16 @@ def write_tensorboard(run: Run) -> Path:
         PhmrunError: (exit 2) The package tensorboard is missing. (exit 3) A symbolic link leads out of the run.
     """
     folder = run.access.folder("tensorboard")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        hint = "pip install 'phmrun[tensorboard]'"
-        raise PhmrunError(f"tensorboard is not installed: {error}", where="--to", hint=hint) from error
-    started = run.status.started
-    began = calendar.timegm(time.strptime(started, "%Y-%m-%dT%H:%M:%SZ")) if started else 0
-    step, moment = 0, float(began)
-    with replacing_directory(folder) as fresh, SummaryWriter(str(fresh)) as writer:
+    tensorboard, started = extra_package("torch.utils.tensorboard", "tensorboard"), run.status.started
+    began = datetime.fromisoformat(started).timestamp() if started else 0.0
+    step, seconds = 0, 0.0
+    with replacing_directory(folder) as fresh, tensorboard.SummaryWriter(str(fresh)) as writer:
         for row in map(in_shown_units, run.history.rows()):
-            step, moment = int(row.get("step", step)), began + float(row.get("time", moment - began))
+            step, seconds = row["step"], row.get("time", seconds)
             for key, value in row.items():
                 if "/" in key and isinstance(value, int | float):
-                    writer.add_scalar(key, value, step, moment)
+                    writer.add_scalar(key, value, step, began + seconds)
         for key, score in run.metrics().items():
             if (value := score_value(score)) is not None:
-                writer.add_scalar(key, value, step, moment)
+                writer.add_scalar(key, value, step, began + seconds)
     return folder

@@ -155,7 +155,6 @@ def write_report(
     Raises:
         PhmrunError: (exit 3) A run's history differs from its manifest.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     pictures = [*_pareto(table, path, subject.title), *_curves(statuses, path, subject.title)]
     totals = ""
     for unit, group in (("cell", statuses), ("trial", trials)):

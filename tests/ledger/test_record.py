@@ -139,7 +139,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_made(run, tmp_path, change, me
 
 def test_a_run_is_restored_whole_or_not_at_all(run, tmp_path, monkeypatch):
     path = write_record(record_of(run, items={}, weights={}), tmp_path / "results")
-    monkeypatch.setattr("pathlib.Path.write_text", Mock(side_effect=[1, OSError("disk full")]))
+    monkeypatch.setattr("pathlib.Path.write_text", Mock(side_effect=[1, OSError(28, "disk full")]))
     with pytest.raises(OSError, match="disk full"):
         restore([path], tmp_path / "elsewhere")
     assert not list((tmp_path / "elsewhere").iterdir())

@@ -33,6 +33,6 @@ def test_tensorboard_reads_history_and_scores_in_the_units_of_tables(run):
 
 def test_a_missing_package_is_named_and_nothing_is_written(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(PhmrunError, match="tensorboard is not installed"):
+    with pytest.raises(PhmrunError, match="tensorboard' is not installed"):
         write_tensorboard(run)
     assert not (run.path / "tensorboard").exists()
