@@ -135,15 +135,12 @@ def parse_yaml_lines(text: str, name: str) -> tuple[Any, dict[str, int]]:
             if tag := getattr(event, "tag", None):
                 raise _fault(f"the tag {_short(tag)} is not read", event)
         loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None, {}
-            _check_nodes(node)
-            lines = dict(_line_numbers(node, ""))  # before merged keys are added to the nodes
-            return loader.construct_document(node), lines
-        finally:
-            loader.dispose()
+        node = loader.get_single_node()
+        if node is None:
+            return None, {}
+        _check_nodes(node)
+        lines = dict(_line_numbers(node, ""))  # before merged keys are added to the nodes
+        return loader.construct_document(node), lines
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name

@@ -146,20 +146,15 @@ def with_absolute_paths(config: Config) -> Config:
 
     A relative path of data is looked up in the working directory, then in the data directory. For the user's own files,
     a text counts as the beginning of paths, too. A path that neither has stays unchanged. The path of the base run is
-    resolved in the working directory. Without changes, the result is ``config`` itself.
+    resolved in the working directory.
     """
     data = config.data
-    has_user_files = data.name == "files"
-    changes: dict[str, Any] = {}
-    for name in type(data).model_fields:
-        if not is_hashed(type(data), name):
-            value = getattr(data, name)
-            changed = _absolute(value, has_user_files)
-            changes |= {name: changed} if changed != value else {}
-    update: dict[str, Any] = {"data": data.model_copy(update=changes)} if changes else {}
+    names = [name for name in type(data).model_fields if not is_hashed(type(data), name)]
+    changes = {name: _absolute(getattr(data, name), data.name == "files") for name in names}
+    update: dict[str, Any] = {"data": data.model_copy(update=changes)}
     if config.adapts and not config.adapts.is_absolute():
         update["adapts"] = config.adapts.resolve()
-    return config.model_copy(update=update) if update else config
+    return config.model_copy(update=update)
 
 
 def _absolute(value: Any, prefixes: bool) -> Any:

@@ -138,16 +138,25 @@ def _without_effect(section: Section, origin: Mapping[str, str], prefix: str = "
 
 
 def with_network_options(schema: type[E], sources: Iterable[Source]) -> type[E]:
-    """Return a schema whose section ``model`` also has a network's options.
+    """Return a schema whose section ``model`` also has a network's options, the attribute ``options`` of its class.
 
     The network is the one that the last source with ``model.network`` names. The schema is returned unchanged if no
-    source names a network, for phmrun's own networks, and for those without :func:`foreign_options`.
+    source names a network, for phmrun's own networks, and for those without further options.
+
+    Raises:
+        PhmrunError: (exit 2) The attribute ``options`` of a network is no section.
     """
     section: Any = schema.model_fields["model"].annotation
     models = [source.values["model"] for source in sources if isinstance(source.values.get("model"), Mapping)]
     name = next((model["network"] for model in reversed(models) if "network" in model), None)
-    options = dict(foreign_options(schema, name)).get(name) if isinstance(name, str) else None
-    return schema if options is None else _with_options(schema, section, options)
+    registry = registry_of_networks(schema)
+    if registry is None or name not in registry.foreign_names():
+        return schema
+    options = getattr(registry.get(name), "options", None)
+    if options is not None and not is_section(options):
+        what = f"the attribute options of the network {name!r} is no subclass of phmrun.config.ModelConfig"
+        raise PhmrunError(what, where="model.network", hint="`depth: int = 1` in such a class is the key model.depth.")
+    return schema if options is None or issubclass(section, options) else _with_options(schema, section, options)
 
 
 def registry_of_networks(schema: type[Experiment]) -> Registry | None:
@@ -155,28 +164,6 @@ def registry_of_networks(schema: type[Experiment]) -> Registry | None:
     section = schema.model_fields["model"].annotation
     field = section.model_fields.get("network") if is_section(section) else None
     return next((mark.registry for mark in field.metadata if isinstance(mark, Registered)), None) if field else None
-
-
-def foreign_options(schema: type[Experiment], name: str | None = None) -> Iterator[tuple[str, type[Section]]]:
-    """Yield each network of a plug-in or another package with its options.
-
-    They are the attribute ``options`` of its class.
-
-    Networks without further options are left out; with ``name``, all others, too.
-
-    Raises:
-        PhmrunError: (exit 2) The attribute ``options`` of a network is no section.
-    """
-    section, registry = schema.model_fields["model"].annotation, registry_of_networks(schema)
-    for network in registry.foreign_names() if registry else ():
-        options = getattr(registry.get(network), "options", None) if registry and name in (None, network) else None
-        if options is not None and not is_section(options):
-            what = f"the attribute options of the network {network!r} is no subclass of phmrun.config.ModelConfig"
-            raise PhmrunError(
-                what, where="model.network", hint="`depth: int = 1` in such a class is the key model.depth."
-            )
-        if is_section(options) and is_section(section) and not issubclass(section, options):
-            yield network, options
 
 
 @cache

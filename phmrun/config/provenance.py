@@ -14,7 +14,7 @@ Each source of a configuration speaks of the keys that it sets itself.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 KINDS = ("said", "released", "counted", "ours")
@@ -39,13 +39,12 @@ def provenance_of(key: str, given: Mapping[str, str]) -> str | None:
     return next((given[name] for name in names if name in given), None)
 
 
-def spread(given: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
+def spread(given: Mapping[str, str], keys: Collection[str]) -> dict[str, str]:
     """Return the provenance of each key that has one, by key.
 
     A key's is that of its longest section in ``given``, see :func:`provenance_of`. Entries of ``given`` that are
     neither a key nor a section of one are added unchanged.
     """
-    keys = list(keys)
     texts = {key: provenance_of(key, given) for key in keys}
     others = {name: text for name, text in given.items() if not any(f"{key}.".startswith(f"{name}.") for key in keys)}
     return {**others, **{key: text for key, text in texts.items() if text is not None}}

@@ -88,9 +88,7 @@ class ParallelDataConfig(DataConfig):
             raise ValueError(f"source and target are the same language, {self.source!r}")
         if self.name != "files" and (named or self.prefix):
             raise ValueError(f"{', '.join(named or ['prefix'])} needs name=files, not name={self.name}")
-        if self.name != "files":
-            return self
-        if not self.prefix:
+        if self.name == "files" and not self.prefix:
             self.check_validation(named, ("train_source", "train_target", "dev_source", "dev_target"))
         if (self.test_source is None) != (self.test_target is None):
             raise ValueError("test_source and test_target belong together")
