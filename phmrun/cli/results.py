@@ -52,14 +52,13 @@ def add(
     runs = [*trials, *cells]
     if not runs:
         raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
-    from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
+    from phmrun.engine.checkpoints import weights_checksums
     from phmrun.results.items import items_of
 
     written, weightless = [], 0
     with progress("reading", len(runs), "runs") as advance:
         for run in runs:
-            files = {name: run.checkpoints / name for name in (LAST, BEST)}
-            weights = {name: weights_checksum(file) for name, file in files.items() if file.is_file()}
+            weights = weights_checksums(run.checkpoints)
             written.append(write_record(record_of(run, items=items_of(run), weights=weights), to))
             weightless += not weights
             advance(1)

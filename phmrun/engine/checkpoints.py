@@ -8,7 +8,7 @@ import io
 import pickle
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,13 +206,14 @@ def checksum_of(weights: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def weights_checksum(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights: see :func:`checksum_of`.
+def weights_checksums(directory: Path, names: Iterable[str] = (LAST, BEST)) -> dict[str, str]:
+    """Return the SHA-256 of the weights in each checkpoint that a directory has, by name: see :func:`checksum_of`.
 
     Raises:
-        PhmrunError: (exit 3) The file is missing or damaged, or has no weights.
+        PhmrunError: (exit 3) A file is damaged, or has no weights.
     """
-    return checksum_of(weights_of(load_checkpoint(path), path))
+    paths = {name: directory / name for name in names if (directory / name).is_file()}
+    return {name: checksum_of(weights_of(load_checkpoint(path), path)) for name, path in paths.items()}
 
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

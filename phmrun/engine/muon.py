@@ -13,6 +13,7 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from phmrun.errors import PhmrunError
+from phmrun.grouping import grouped_by
 from phmrun.layers.counterparts import is_conv1d
 from phmrun.layers.network import section_of
 from phmrun.layers.structure import Structure
@@ -84,11 +85,9 @@ def muon_groups(network: nn.Module) -> list[dict[str, Any]]:
         for parameter in module.parameters(recurse=False)
         if parameter.ndim == 2 and section_of(name, network) == "layer"
     }
-    parts: dict[bool, list[nn.Parameter]] = {True: [], False: []}
-    for parameter in network.parameters():
-        if parameter.requires_grad:
-            parts[id(parameter) in matrices].append(parameter)
-    return [{"params": parameters, "muon": muon} for muon, parameters in parts.items() if parameters]
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    parts = grouped_by(trained, lambda parameter: id(parameter) in matrices)
+    return [{"params": parameters, "muon": muon} for muon, parameters in parts.items()]
 
 
 def muon_numbers(network: nn.Module) -> int:

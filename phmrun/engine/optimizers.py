@@ -26,6 +26,7 @@ from phmrun.config import OptimizerConfig
 from phmrun.engine.lazy_adam import LazyAdam, table_groups
 from phmrun.engine.muon import MuonWithAdamW, muon_groups, muon_numbers
 from phmrun.errors import PhmrunError
+from phmrun.grouping import grouped_by
 from phmrun.layers import Structure
 from phmrun.layers.counterparts import is_conv1d
 from phmrun.layers.network import section_of
@@ -220,12 +221,10 @@ def parameter_groups(network: nn.Module, optimizer: str, weight_decay: float, **
     Keys: "params", "lr" (the rate) and "weight_decay". The given ``weight_decay`` is multiplied by each group's factor
     of decay. Options are those of :func:`rates`.
     """
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for rate, parameter in rates(network, optimizer, **options):
-        groups.setdefault((rate.rate, rate.decay), []).append(parameter)
+    groups = grouped_by(rates(network, optimizer, **options), lambda pair: (pair[0].rate, pair[0].decay))
     return [
-        {"params": parameters, "lr": rate, "weight_decay": weight_decay * decay}
-        for (rate, decay), parameters in groups.items()
+        {"params": [parameter for _, parameter in pairs], "lr": rate, "weight_decay": weight_decay * decay}
+        for (rate, decay), pairs in groups.items()
     ]
 
 

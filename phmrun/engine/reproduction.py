@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from phmrun.config import Experiment, HardwareConfig, with_absolute_paths
 from phmrun.documents import parsed
-from phmrun.engine.checkpoints import BEST, LAST, weights_checksum
+from phmrun.engine.checkpoints import weights_checksums
 from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
@@ -137,8 +137,8 @@ def compare(run: Run, again: Run) -> Reproduction:
     if (run.path / WEIGHTS).is_file():
         recorded = parsed(read_regular(run.path / WEIGHTS))
     else:
-        recorded = _checksums(run, (LAST, BEST))
-    repeated = _checksums(again, recorded)
+        recorded = weights_checksums(run.checkpoints)
+    repeated = weights_checksums(again.checkpoints, recorded)
     weights = tuple(name for name, checksum in recorded.items() if repeated.get(name) != checksum)
     before, after = run.metrics(), again.metrics()
     names = [name for name in after if not name.startswith(OTHER_FILE) and not name.endswith("/sentences_per_second")]
@@ -147,11 +147,6 @@ def compare(run: Run, again: Run) -> Reproduction:
     explanations = tuple(_explanations(run, again)) if weights or scores else ()
     until = _agreeing_until(run, again)
     return Reproduction(run, again, tuple(recorded), weights, tuple(names), scores, until, explanations)
-
-
-def _checksums(run: Run, names: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
-    """Return the checksums of the weights in those checkpoints that a run has, by name."""
-    return {name: weights_checksum(path) for name in names if (path := run.checkpoints / name).is_file()}
 
 
 def _agreeing_until(run: Run, again: Run) -> int | None:
