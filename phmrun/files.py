@@ -17,6 +17,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import printable
 
@@ -196,6 +197,13 @@ def read_text(path: Path) -> str:
         return handle.read()
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file's JSON object; empty if the file is missing, cannot be read, or holds something else."""
+    with suppress(OSError, ValueError, TypeError):
+        return {**parse_json(read_regular(path))}
+    return {}
+
+
 def open_regular(path: Path, *, most: int = MOST_BYTES) -> io.BufferedReader:
     """Open a regular file for reading.
 
@@ -322,10 +330,9 @@ def disk_errors(code: ExitCode = ExitCode.DATA, hint: str | None = None, needed:
     try:
         yield
     except OSError as error:
-        user_error = disk_error(error, code, hint, needed)
-        if user_error is None:
-            raise
-        raise user_error from error
+        if user_error := disk_error(error, code, hint, needed):
+            raise user_error from error
+        raise
 
 
 def disk_error(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import read_regular, sha256_of
+from phmrun.files import sha256_of
 
 WEIGHTS = "model.safetensors"
 SAFELY = "AutoModelForSeq2SeqLM.from_pretrained(DIR).save_pretrained(OUT, safe_serialization=True)"
@@ -50,17 +50,6 @@ class Checkpoint:
         if not path.is_file():
             raise PhmrunError(f"the checkpoint has no {name}", where=str(self.directory), code=ExitCode.DATA)
         return path.read_bytes()
-
-    def optional(self, name: str) -> Mapping[str, Any]:
-        """Return the content of another JSON file in the directory.
-
-        Empty if the file is missing, damaged, or no JSON object.
-        """
-        try:
-            content = parse_json(read_regular(self.directory / name))
-        except (OSError, ValueError):
-            return {}
-        return content if isinstance(content, dict) else {}
 
     @property
     def source(self) -> str:

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from phmrun.documents import parse_json
 from phmrun.errors import PhmrunError
-from phmrun.files import read_text, replacing_directory, write_json
+from phmrun.files import read_object, replacing_directory, write_json
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.layers.factored_file import digest_of
 from phmrun.layers.linear import GATED
@@ -75,11 +74,7 @@ def converted(
         "positions": longest_line(network),
         **facts,
     }
-    try:
-        present = parse_json(read_text(directory / MARK))
-    except (OSError, ValueError):
-        present = None
-    if present == mark and (directory / "model.bin").is_file():
+    if read_object(directory / MARK) == mark and (directory / "model.bin").is_file():
         return directory
     with replacing_directory(directory) as beside:
         specification = specification_of(network)

@@ -18,6 +18,7 @@ from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import one_line
 from phmrun.exchange.checkpoint import Checkpoint
+from phmrun.files import read_object
 from phmrun.layers import FeedForward, Linear, MultiheadAttention
 from phmrun.layers.structures.dense import Dense
 from phmrun.models.transformer import EncoderLayer, Sublayer, Transformer
@@ -193,7 +194,7 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
     ones; otherwise alpha is 1 and beam missing. A warning names the settings that are not used.
     """
     search = dict(DECODING)
-    settings = checkpoint.optional(GENERATION)
+    settings = read_object(checkpoint.directory / GENERATION)
     beam, alpha = settings.get("num_beams"), settings.get("length_penalty")
     unused = [key for key, value in NO_EFFECT.items() if settings.get(key) not in (None, value)]
     if type(beam) is int and 1 <= beam <= MOST_BEAMS:

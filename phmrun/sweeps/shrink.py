@@ -15,7 +15,6 @@ from typing import Any, Literal, cast
 import torch
 
 from phmrun.config import Experiment
-from phmrun.documents import parse_json
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.experiment import train
 from phmrun.engine.module import TrainingModule
@@ -25,7 +24,7 @@ from phmrun.exchange.compress import Plan, derivation, layer_of, make_plan
 from phmrun.exchange.factored import has_factors
 from phmrun.exchange.formats import Format
 from phmrun.exchange.further_training import further_training
-from phmrun.files import read_text, write_json
+from phmrun.files import read_object, write_json
 from phmrun.ledger import Run
 from phmrun.ledger.history import BEST
 from phmrun.metric import metric_of
@@ -264,15 +263,11 @@ class Search:
         and written there.
         """
         path = self.folder / f"{run.id} {item.label} {SPLIT}.json"
-        try:
-            record = parse_json(read_text(path))
-        except (OSError, ValueError):
-            record = None
-        if isinstance(record, dict) and "latency_ratio" in record:
+        record = read_object(path)
+        if "latency_ratio" in record:
             return record
         (served,) = serve_all(run, [item], split=SPLIT, plugins=self.plugins, reference=self.run)
         served["changed"] = None  # outputs of one format are compared with no others
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, served)
         return served
 
@@ -299,7 +294,6 @@ class Search:
                 drawn = [reader.resampled(self._counted(side), score, metric.measure) for side in (result, control)]
                 items[result.label] = variance_of_resamples(drawn[0], drawn[1])
         reference = values.pop(control.label)
-        items.pop(control.label, None)
         question = Question(self.goal.within or None, metric.lower_is_better)
         judged = judge(values, reference, question, items=items)
         return [replace(result, judgement=judged.get(result.label)) for result in results]
