@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.registry import OURS, foreign_announcements, is_plugin
+from phmrun.registry import OURS, all_announcements, is_plugin
 
 NEAR = 3
 """Number of innermost frames of phmrun whose objects are searched for a plug-in."""
@@ -61,5 +61,5 @@ def _is_plugin(module: str) -> bool:
     package = module.partition(".")[0]
     if package in (OURS, "torch"):
         return False
-    announced = (by for names in foreign_announcements() for by in names if by.distribution != OURS)
-    return package in {by.point.value.partition(":")[0].partition(".")[0] for by in announced} or is_plugin(module)
+    modules = (by.point.value.partition(":")[0] for by in all_announcements() if by.distribution != OURS)
+    return package in {name.partition(".")[0] for name in modules} or is_plugin(module)

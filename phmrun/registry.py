@@ -206,19 +206,6 @@ def _is_at(value: Any, place: str) -> bool:
     return not isinstance(value, type) or home.partition(".")[0] != OURS or (home, value.__qualname__) == (module, name)
 
 
-def foreign_announcements() -> list[list[Announcement]]:
-    """Return the announcements of names of other distributions.
-
-    A name has all its announcements. phmrun's own announcement of such a name is included.
-    """
-    by_name = [announcements for names in _announcements().values() for announcements in names.values()]
-    return [
-        announcements
-        for announcements in by_name
-        if any(announcement.distribution != OURS for announcement in announcements)
-    ]
-
-
 @functools.cache
 def _announcements() -> dict[str, dict[str, list[Announcement]]]:
     """Return the announcements of all packages by group and name; cached.

@@ -44,9 +44,7 @@ def doctor(runs_dir: RunsDirectory = Path("runs"), as_json: Json = False) -> Non
         checks = [*_torch(), *_data(), *_machine(runs_dir)]
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
-        names = ("name", "status", "found", "advice")
-        facts = [{name: getattr(check, name) for name in names} for check in checks]
-        console.print_json({"usable": not failed, "checks": facts})
+        console.print_json({"usable": not failed, "checks": [check._asdict() for check in checks]})
     else:
         marks = {"ok": "[green]✓[/]", "warning": "[yellow]![/]", "failed": "[red]✗[/]"}
         out = console.stdout()

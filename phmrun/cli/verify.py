@@ -69,18 +69,15 @@ def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:
 
     folder = Path(what)
     try:
-        run = Run.find(runs_dir, what)
+        runs = [Run.find(runs_dir, what)]
     except PhmrunError:
         if not folder.is_dir():
             raise
-    else:
+        runs = [Run(run.path) for run in list_runs(folder)]
+    for run in runs:
         yield run.id, list(verify_run(run))
-        return
-    if runs := list_runs(folder):
-        for summary in runs:
-            yield summary.id, list(verify_run(Run(summary.path)))
-        return
-    yield from _of_results(folder)
+    if not runs:
+        yield from _of_results(folder)
 
 
 def _of_results(folder: Path) -> Iterator[Chain]:
