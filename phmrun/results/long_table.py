@@ -177,13 +177,12 @@ class Results:
         return DataFrame(list(self))
 
 
-def done(runs: Iterable[Run]) -> list[Run]:
+def done(runs: Sequence[Run]) -> list[Run]:
     """Return the runs that are done, in their order.
 
     Raises:
         PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
     """
-    runs = list(runs)
     for run in runs:
         run.require_intact()
     return [run for run in runs if run.state == State.DONE]

@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from phmrun.config import semantic_values
 from phmrun.errors import ExitCode
 from phmrun.ledger import Run
 from phmrun.ledger.directory import directory_of
 from phmrun.ledger.listing import recorded_run
 from phmrun.ledger.lock import LOCK, Holder, living_holder
 from phmrun.ledger.status import State
+from phmrun.results.entries import settings_of
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.plan import Plan
 from phmrun.sweeps.selection import SEED
@@ -272,6 +272,5 @@ def _likenesses(cell: Cell) -> tuple[str, ...]:
     """
     if cell.config is None:
         return ("",)
-    task, values = cell.config.task, semantic_values(cell.config)
-    values.pop(SEED, None)
-    return json.dumps([task, values], sort_keys=True), f"{task} {cell.config.training.max_steps}", task
+    task = cell.config.task
+    return json.dumps(settings_of(cell.config), sort_keys=True), f"{task} {cell.config.training.max_steps}", task

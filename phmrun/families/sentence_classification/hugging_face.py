@@ -74,9 +74,8 @@ class HuggingFaceClassifier(HuggingFaceNetwork):
         least = int(not any(self.around))
         counts = [(part.lengths - 1).clamp(least, self.longest) for part in sentences]
         rows = []
-        for row, kept in enumerate(
-            torch.stack(counts, dim=1).tolist()
-        ):  # one wait for a GPU, not one for each sentence
+        # One wait for a GPU, not one for each sentence.
+        for row, kept in enumerate(torch.stack(counts, dim=1).tolist()):
             pieces = [around[0]]
             for part, count, behind in zip(sentences, kept, around[1:], strict=False):
                 pieces += [part.tokens[row, :count], behind]
