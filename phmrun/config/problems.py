@@ -57,14 +57,16 @@ class ConfigError(PhmrunError):
 def unknown_key(key: str, known: Iterable[str], source: str | None) -> Problem:
     """Return the problem of a dotted key that the schema lacks.
 
-    Similar keys are suggested, and all of ``known`` are listed.
+    Similar keys are suggested, and all of ``known`` are listed. Of a section's key with a dot, it says how to nest it.
 
     Args:
         key: Dotted key.
         known: Valid keys of the same section.
         source: Origin of the key.
     """
-    names = list(known)
+    names, (section, dot, rest) = list(known), key.partition(".")
+    if dot and section in names:
+        return Problem(key, f"is nested in a file, as in {section}: {{{rest}: …}}", source)
     return Problem(key, "there is no such key", source, valid=names, suggestion=nearest(key.rpartition(".")[2], names))
 
 
@@ -85,8 +87,8 @@ def from_validation(
     problems: dict[str, Problem] = {}
     for detail in error.errors(include_url=False):
         path, kind, value = detail["loc"], detail["type"], detail["input"]
-        if get_origin(_annotation(schema, path[:-1])) in (Union, types.UnionType):
-            path = path[:-1]  # the last part is a type of the union
+        unions = [n for n in range(len(path)) if get_origin(_annotation(schema, path[:n])) in (Union, types.UnionType)]
+        path = path[: unions[0]] if unions else path  # what follows is a type of the union, and places in it
         key = (prefix + ".".join(str(part) for part in path)).removesuffix(".") or "configuration"
         expected = _valid_values(schema, path)
         close = nearest(value, expected) if isinstance(value, str) and kind in ("literal_error", UNREGISTERED) else []
@@ -158,6 +160,8 @@ def _wording(kind: str, message: str, value: Any) -> str:
         **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
         "string_type": "must be text",
         "list_type": "must be a list",
+        "dict_type": "must be keys with values",
+        "path_type": "must be a path",
         "missing": "is missing",
         "literal_error": "is not one of the valid values",
         UNREGISTERED: "is not one of the valid values; one of your own needs --plugin FILE",
