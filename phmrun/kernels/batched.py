@@ -31,8 +31,7 @@ def batched_product(matrices: Tensor, vectors: Tensor, *, joined: bool = False) 
     """
     if vectors.shape[2] < LEAST_TOKENS or not is_eager_on_cpu(vectors):
         return torch.bmm(matrices, vectors)
-    products: Tensor = _Product.apply(matrices, vectors, joined)
-    return products
+    return _Product.apply(matrices, vectors, joined)
 
 
 def is_eager_on_cpu(vectors: Tensor) -> bool:

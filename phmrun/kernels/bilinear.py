@@ -24,8 +24,7 @@ def bilinear_forms(matrices: Tensor, x: Tensor, y: Tensor) -> Tensor:
     derivative. 16-bit numbers, other devices, and compiled or exported graphs are computed all at once.
     """
     if is_eager_on_cpu(y):
-        forms: Tensor = _BilinearForms.apply(matrices, x, y)
-        return forms
+        return _BilinearForms.apply(matrices, x, y)
     mapped = F.linear(y, matrices.flatten(0, 1)).unflatten(-1, (len(matrices), -1))
     return (mapped @ x.unsqueeze(-1)).squeeze(-1)
 

@@ -70,8 +70,7 @@ class Adapter(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return h + U f(D h + b) + c, ``[…, width] -> […, width]``."""
-        outputs: Tensor = inputs + self.up(self.activation(self.down(inputs)))
-        return outputs
+        return inputs + self.up(self.activation(self.down(inputs)))
 
 
 @torch.no_grad()

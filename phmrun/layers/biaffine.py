@@ -76,8 +76,7 @@ class Biaffine(nn.Module):
     @property
     def form(self) -> BilinearForm | None:
         """Bilinear form of the structure, with which W is never built; None if it has none."""
-        form: BilinearForm | None = self.maps[0].bilinear  # type: ignore[assignment]
-        return form
+        return self.maps[0].bilinear  # type: ignore[return-value]
 
     @property
     def weight(self) -> Tensor:

@@ -154,8 +154,7 @@ class DeLighTEmbedding(nn.Module):
         Word vectors are scaled by the root of their width and transformed; in training dropout applies.
         """
         vectors = self.words(tokens) * math.sqrt(self.words.embedding_dim)
-        outputs: Tensor = self.transform(dropout(vectors, self.dropout, self.training))
-        return outputs
+        return self.transform(dropout(vectors, self.dropout, self.training))
 
     @property
     def weight(self) -> Tensor:

@@ -61,8 +61,7 @@ def fresh_settings(
 
 def build_model(settings: Any, head: Head = "CausalLM") -> nn.Module:
     """Build a network of transformers with fresh weights from torch's generator, in float32."""
-    built: nn.Module = network_class(head).from_config(settings, dtype=torch.float32)
-    return built.train()
+    return network_class(head).from_config(settings, dtype=torch.float32).train()
 
 
 def structured(model: Any, structures: Structures, only: str = "", *, near: bool) -> Any:
@@ -235,5 +234,4 @@ class HuggingFaceNetwork(nn.Module):
 def _updates(layer: Mapping[str, Any]) -> bool:
     """Return True if a layer trains updates of frozen matrices."""
     options = dict(layer)
-    updates: bool = STRUCTURES.get(options.pop("structure", "dense")).updates(**options)
-    return updates
+    return STRUCTURES.get(options.pop("structure", "dense")).updates(**options)

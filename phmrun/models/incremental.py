@@ -325,8 +325,7 @@ def joined(linears: list[nn.Linear]) -> nn.Linear:
     Outputs are in the order of ``linears``; either all have a bias or none. It has none if they have none.
     """
     biases: list[Tensor] = [linear.bias for linear in linears if linear.bias is not None]
-    weights: list[Tensor] = [linear.weight for linear in linears]
-    return plain_linear(torch.cat(weights), torch.cat(biases) if biases else None)
+    return plain_linear(torch.cat([linear.weight for linear in linears]), torch.cat(biases) if biases else None)
 
 
 class CrossProjections(nn.Module):

@@ -163,8 +163,7 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         for name in ("quantization_config", "_pre_quantization_dtype"):
             vars(model.config).pop(name, None)
     model.drawn = absent
-    built: nn.Module = model.train()
-    return built
+    return model.train()
 
 
 def _is_new(model: Any, name: str) -> bool:

@@ -192,8 +192,7 @@ class LSTMClassifier(nn.Module):
         if self.matching == "full":
             u, v = parts
             parts = (u, v, (u - v).abs(), u * v)
-        scores: Tensor = self.output(torch.cat(parts, dim=1))
-        return scores
+        return self.output(torch.cat(parts, dim=1))
 
     def summarise(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Return the pooled outputs of the LSTM.

@@ -132,8 +132,7 @@ def build_network(name: str, arguments: Mapping[str, Any], *, where: str | None 
         checked = network.options(**options)
     except ValidationError as error:
         raise PhmrunError(f"the network {name!r}: {error}", where=where) from error
-    built: nn.Module = network(checked, arguments["sizes"], structures)
-    return built
+    return network(checked, arguments["sizes"], structures)
 
 
 def row_config(table: PaperTable, row: PaperRow, name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:

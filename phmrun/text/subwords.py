@@ -40,8 +40,7 @@ class SubwordVocabulary(Vocabulary):
 
         Characters that the model lacks become unknown tokens.
         """
-        ids: list[int] = self._processor.encode(text)
-        return ids
+        return self._processor.encode(text)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the token ids of many lines, in order.
@@ -49,16 +48,14 @@ class SubwordVocabulary(Vocabulary):
         There is one thread per 128 lines, at least one and at most one per usable core.
         """
         threads = max(1, min(len(lines) // LINES_PER_THREAD, usable_cores()))
-        ids: list[list[int]] = self._processor.encode(list(lines), num_threads=threads)
-        return ids
+        return self._processor.encode(list(lines), num_threads=threads)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids up to the end token.
 
         Padding, beginning and unused ids are skipped.
         """
-        text: str = self._processor.decode(without_specials(ids, self.entries))
-        return text
+        return self._processor.decode(without_specials(ids, self.entries))
 
     def content(self) -> bytes:
         """Return the serialized SentencePiece model."""
@@ -192,8 +189,7 @@ class PieceVocabulary(Vocabulary):
         Padding and beginning tokens are left out.
         """
         kept = without_specials(ids, self.entries)
-        text: str = self._processor.decode_pieces([self.tokens[number] for number in kept])
-        return text
+        return self._processor.decode_pieces([self.tokens[number] for number in kept])
 
     def content(self) -> bytes:
         """Return model (hexadecimal) and pieces as JSON bytes."""

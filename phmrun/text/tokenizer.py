@@ -73,8 +73,7 @@ class TokenizerVocabulary(Vocabulary):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without special tokens around it."""
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def stream(self, lines: Iterable[str]) -> Iterator[list[int]]:
         """Yield the ids of each line, with those of its line end."""
@@ -87,8 +86,7 @@ class TokenizerVocabulary(Vocabulary):
         """Return the text of tokens; special and unused ones are skipped."""
         marks = {self.roles[role] for role in self.roles if role != "unk"}
         kept = [token for token in map(int, ids) if token < self.entries and token not in marks]
-        text: str = self.tokenizer.decode(kept, skip_special_tokens=False)
-        return text
+        return self.tokenizer.decode(kept, skip_special_tokens=False)
 
     def keeps(self, text: str) -> bool:
         """Return True if the tokens of a text give it back; spaces around it do not count."""

@@ -65,5 +65,4 @@ class EncoderClassifier(nn.Module):
         hidden = dropout(words + self.positions(tokens.shape[1]), self.dropout, self.training)
         for layer in self.encoder:
             hidden = layer(hidden, sentences.mask)
-        scores: Tensor = self.output(pooled(self.encoder_norm(hidden), sentences.lengths, self.pooling))
-        return scores
+        return self.output(pooled(self.encoder_norm(hidden), sentences.lengths, self.pooling))

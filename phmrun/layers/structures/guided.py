@@ -71,8 +71,7 @@ class Guided(Structure):
             return f"of = {of!r}; valid of: any structure but dense, added and {cls.name} (`phmrun layers`)"
         if not 0 < until <= 1:
             return f"until = {until}; valid until: above 0 and up to 1"
-        reason: str | None = STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))
-        return reason
+        return STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))
 
     def set_progress(self, done: float) -> None:
         """Set α from the completed share of training, ``done``.
