@@ -106,7 +106,7 @@ def _search(decoder: StepDecoder[State], source: Tensor, book: "_Book") -> list[
         log_probs = log_probabilities(decoder.step(tokens, state), forbidden)
         if scores is None:
             scores = log_probs.new_zeros(tokens.shape)
-        at_limit = book.at_limit(step)
+        at_limit = [book.limits[sentence] == step for sentence in book.sentences]
         if any(at_limit):
             only_token(log_probs, torch.tensor(at_limit, device=device), EOS)
         scores, parents, tokens, ends, facts = _best(log_probs, scores, beam)
@@ -121,10 +121,10 @@ def _search(decoder: StepDecoder[State], source: Tensor, book: "_Book") -> list[
         if any(at_limit):
             book.close(at_limit, step)
         moved = (parents != stay[: len(parents)]).any(1)
-        done, reordered = torch.stack([scores[:, 0] <= book.thresholds_like(scores), moved]).tolist()
+        thresholds = torch.tensor(book.thresholds, dtype=scores.dtype, device=device)
+        done, reordered = torch.stack([scores[:, 0] <= thresholds, moved]).tolist()
+        book.close(done, step)
         number = sum(done)
-        if number > book.done:
-            book.close(done, step)
         if number == len(book.sentences):
             break
         if number >= LEAVING_PART * len(book.sentences):
@@ -197,13 +197,12 @@ def greedy_search(
     totals: Tensor | float = 0.0
     sentences = list(range(len(max_lengths)))
     row_of = {sentence: sentence for sentence in sentences}
-    last_steps = frozenset(max_lengths)
     history: list[tuple[Tensor, dict[int, int]]] = []
     endings: dict[int, tuple[int, float]] = {}
     for step in range(1, max(max_lengths) + 1):
         log_probs = log_probabilities(decoder.step(tokens.unsqueeze(1), state), forbidden).squeeze(1)
-        if step in last_steps:
-            at_limit = [max_lengths[sentence] == step for sentence in sentences]
+        at_limit = [max_lengths[sentence] == step for sentence in sentences]
+        if any(at_limit):
             only_token(log_probs, torch.tensor(at_limit, device=source.device), EOS)
         best, tokens = log_probs.max(dim=-1)
         totals = totals + best
@@ -251,7 +250,6 @@ class _Book:
 
     Attributes:
         beam: Live hypotheses per sentence. This and the next four are arguments of :func:`beam_search`.
-        done: Number of finished rows that are still in the batch.
         history: Tokens and parents ``[rows, beam]`` of every step, and the row of each sentence in them.
         sentences: Number of the sentence in each row of the batch.
         row_of: Row of each sentence in the batch.
@@ -265,7 +263,6 @@ class _Book:
     nbest: int
     limits: list[int]
     penalty: Penalty
-    done: int = 0
     history: list[tuple[Tensor, Tensor, dict[int, int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -273,17 +270,6 @@ class _Book:
         self.row_of = {sentence: sentence for sentence in self.sentences}
         self.thresholds = [_IMPOSSIBLE] * len(self.limits)
         self.endings: list[list[_Ending]] = [[] for _ in self.limits]
-        self._last_steps = frozenset(self.limits)
-        self._tensor: Tensor | None = None
-
-    def at_limit(self, step: int) -> list[bool]:
-        """Return True for each row whose length limit is this step.
-
-        An empty list if there is none.
-        """
-        if step not in self._last_steps:
-            return []
-        return [self.limits[sentence] == step for sentence in self.sentences]
 
     def record(self, step: int, facts: Mapping[int, _Facts]) -> None:
         """Record the hypotheses that end at this step, and raise the rows' thresholds.
@@ -292,25 +278,20 @@ class _Book:
         Before, and with at least ``nbest`` endings, its threshold is the log-probability that gives the ``nbest``-th
         best score at the length limit.
         """
-        touched = set()
-        ends = [(row, place) for row, sentence in facts.items() for place in true_rows(sentence.ends)]
-        for row, place in ends:
-            log_prob = facts[row].scores[place]
-            if self.thresholds[row] == _CLOSED or not log_prob > _IMPOSSIBLE:
+        for row, sentence in facts.items():
+            if self.thresholds[row] == _CLOSED:
                 continue
-            score = log_prob / length_penalty(step, self.alpha, self.penalty)
-            self.endings[self.sentences[row]].append(_Ending(score, log_prob, step, facts[row].parents[place]))
-            touched.add(row)
-        for row in touched:
             endings = self.endings[self.sentences[row]]
+            for place in true_rows(sentence.ends):
+                if (log_prob := sentence.scores[place]) > _IMPOSSIBLE:
+                    score = log_prob / length_penalty(step, self.alpha, self.penalty)
+                    endings.append(_Ending(score, log_prob, step, sentence.parents[place]))
             if len(endings) >= self.beam:
                 self.thresholds[row] = _CLOSED
             elif len(endings) >= self.nbest:
                 worst = sorted((ending.score for ending in endings), reverse=True)[self.nbest - 1]
                 limit = self.limits[self.sentences[row]]
                 self.thresholds[row] = worst * length_penalty(limit, self.alpha, self.penalty)
-        if touched:
-            self._tensor = None
 
     def close(self, rows: list[bool], step: int) -> None:
         """Close the rows that are True, in place; closed ones are left alone.
@@ -325,28 +306,15 @@ class _Book:
             if not self.endings[self.sentences[row]]:
                 # The model gives every ending probability 0: return the most probable prefix.
                 self.endings[self.sentences[row]].append(_Ending(_IMPOSSIBLE, _IMPOSSIBLE, step, 0))
-        self.done = sum(threshold == _CLOSED for threshold in self.thresholds)
-        self._tensor = None
 
     def keep(self, rows: list[int]) -> None:
         """Keep only the rows with these numbers in the batch, in place.
 
-        They are renumbered in this order, and none of them counts as finished. The endings of all sentences stay.
+        They are renumbered in this order. The endings of all sentences stay.
         """
         self.sentences = [self.sentences[row] for row in rows]
         self.thresholds = [self.thresholds[row] for row in rows]
         self.row_of = {sentence: row for row, sentence in enumerate(self.sentences)}
-        self.done = 0
-        self._tensor = None
-
-    def thresholds_like(self, scores: Tensor) -> Tensor:
-        """Return the thresholds ``[rows]`` in the type and on the device of ``scores``.
-
-        Cached until they change.
-        """
-        if self._tensor is None:
-            self._tensor = torch.tensor(self.thresholds, dtype=scores.dtype, device=scores.device)
-        return self._tensor
 
     def results(self) -> list[list[Hypothesis]]:
         """Return the best ``nbest`` hypotheses of every sentence, best first.
