@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.structure import Product, Structure, register
-from phmrun.layers.structures.phm import apply_factors, factors, kronecker_rows, kronecker_sum, multiplications
+from phmrun.layers.structures.phm import apply_factors, factored_product, kronecker_rows, kronecker_sum, multiplications
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
 ORDERS: dict[str, int] = {"complex": 2, "quaternion": 4, "octonion": 8, "sedenion": 16}
@@ -88,9 +88,8 @@ class Hypercomplex(Structure):
 
     def product(self) -> Product:
         """Return two matrix products, with A and S."""
-        mixer, weight, mixer_first = factors(self.a, self.s)
-        settings = {"mixer_first": mixer_first, "interleaved": self.layout == "interleaved"}
-        return apply_numbers, (mixer, weight), settings
+        _, matrices, order = factored_product(self.a, self.s)
+        return apply_numbers, matrices, {**order, "interleaved": self.layout == "interleaved"}
 
     def build_multiplications(self) -> int:
         """Return n·k·d, the multiplications that build W."""

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
 from phmrun.layers.structure import Product, Structure, register
-from phmrun.layers.structures.phm import apply_factors, factors, kronecker_sum, multiplications, unit_mixers
+from phmrun.layers.structures.phm import apply_factors, factored_product, kronecker_sum, multiplications, unit_mixers
 
 Division = Literal["ceil", "divisors"]
 """Rule for the sizes of the factors."""
@@ -125,9 +125,9 @@ class Kronecker(Structure):
 
     def product(self) -> Product:
         """Return two matrix products, with A and B."""
-        mixer, weight, mixer_first = factors(*self._terms())
+        _, matrices, order = factored_product(*self._terms())
         sizes = {"columns": self.shapes.q * self.shapes.t, "out_features": self.out_features}
-        return apply_padded, (mixer, weight), {"mixer_first": mixer_first, **sizes}
+        return apply_padded, matrices, {**order, **sizes}
 
     def build_multiplications(self) -> int:
         """Return r times the entries of the matrix that W is cut from."""

@@ -19,7 +19,7 @@ few tokens are computed without W.
 """
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
@@ -65,9 +65,8 @@ class PHM(Structure):
         """
         if n >= 1 and out_features % n == 0 and in_features % n == 0:
             return None
-        common = math.gcd(out_features, in_features)
-        divisors = [str(value) for value in range(1, min(common, 64) + 1) if common % value == 0]
-        return f"n = {n} does not divide both sizes; valid n: {', '.join(divisors)}"
+        valid = [str(value) for value in range(1, 65) if out_features % value == 0 and in_features % value == 0]
+        return f"n = {n} does not divide both sizes; valid n: {', '.join(valid)}"
 
     def reset_parameters(self, std: float) -> None:
         """Draw S uniformly with standard deviation ``std``, and A, in place.
@@ -125,8 +124,7 @@ class PHM(Structure):
 
     def product(self) -> Product:
         """Return two matrix products, with A and S."""
-        mixer, weight, mixer_first = factors(self.mixers(), self.s)
-        return apply_factors, (mixer, weight), {"mixer_first": mixer_first}
+        return factored_product(self.mixers(), self.s)
 
     def build_multiplications(self) -> int:
         """Return n·k·d, the multiplications that build W."""
@@ -169,16 +167,8 @@ def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
     return row.flatten(1)
 
 
-class Factors(NamedTuple):
-    """Matrices of the factored application, and the order in which they are applied."""
-
-    mixer: Tensor
-    weight: Tensor
-    mixer_first: bool
-
-
-def factors(a: Tensor, s: Tensor) -> Factors:
-    """Return A and S as the two matrices that :func:`apply_factors` takes.
+def factored_product(a: Tensor, s: Tensor) -> Product:
+    """Return :func:`apply_factors` with A and S as its two matrices, and the order in which they are applied.
 
     A comes first if that takes at most as many multiplications. It is then ``[p·r, q]``, otherwise ``[p, q·r]``; S is
     ``[k/p, r·d/q]``, otherwise ``[r·k/p, d/q]``.
@@ -187,9 +177,10 @@ def factors(a: Tensor, s: Tensor) -> Factors:
     _, block_rows, block_columns = s.shape
     if p * block_columns * (q + block_rows) <= q * block_rows * (block_columns + p):
         mixer = a.transpose(0, 1).reshape(p * r, q)  # [(p, i), q]
-        return Factors(mixer, s.transpose(0, 1).reshape(block_rows, r * block_columns), True)
+        weight = s.transpose(0, 1).reshape(block_rows, r * block_columns)
+        return apply_factors, (mixer, weight), {"mixer_first": True}
     mixer = a.permute(1, 2, 0).reshape(p, q * r)  # [p, (q, i)]
-    return Factors(mixer, s.reshape(r * block_rows, block_columns), False)
+    return apply_factors, (mixer, s.reshape(r * block_rows, block_columns)), {"mixer_first": False}
 
 
 def multiplications(a: Tensor, s: Tensor) -> int:
@@ -203,7 +194,7 @@ def multiplications(a: Tensor, s: Tensor) -> int:
 
 
 def apply_factors(inputs: Tensor, mixer: Tensor, weight: Tensor, mixer_first: bool) -> Tensor:
-    """Return W x by the two matrices of :func:`factors`.
+    """Return W x by the two matrices of :func:`factored_product`.
 
     Shapes: ``[tokens, d] -> [tokens, k]``.
 
