@@ -103,7 +103,8 @@ class Biaffine(nn.Module):
         if self.v is None:
             scores = torch.bmm(rows, left.transpose(1, 2))
         else:
-            scores = torch.baddbmm(self._of_y(y).reshape(batch, m * labels, 1), rows, left.transpose(1, 2))
+            terms = F.linear(y, self.v, self.c).reshape(batch, m * labels, 1)
+            scores = torch.baddbmm(terms, rows, left.transpose(1, 2))
         scores = scores.view(batch, m, labels, -1).permute(0, 2, 3, 1)  # [batch, labels, n, m]
         return scores.squeeze(1) if labels == 1 else scores
 
@@ -126,7 +127,7 @@ class Biaffine(nn.Module):
             scores = bilinear_forms(self.weight, left, right).view(*x.shape[:-1], self.out_features)
         if self.u is not None:
             scores = scores + F.linear(x, self.u)
-        return scores if self.v is None else scores + self._of_y(y)
+        return scores if self.v is None else scores + F.linear(y, self.v, self.c)
 
     def plain(self) -> "Biaffine":
         """Return an equivalent in evaluation mode, with copies of the dense matrices.
@@ -139,10 +140,3 @@ class Biaffine(nn.Module):
             structure.matrix = nn.Parameter(weight.detach().clone(), requires_grad=False)
         plain.u, plain.v, plain.c = self.u, self.v, self.c
         return plain.eval()
-
-    def _of_y(self, y: Tensor) -> Tensor:
-        """Return v·y + c, or v·y if there is no c.
-
-        Shapes: ``[…, m, in_features] -> […, m, labels]``.
-        """
-        return F.linear(y, self.v, self.c)  # type: ignore[arg-type]

@@ -70,7 +70,8 @@ class _LinearCrossEntropy(Function):
             narrow, table = hidden.to(dtype), weight.to(dtype)
             even = smoothing / vocabulary
             mean_row = table.to(total).mean(0)
-            grads = _Gradients(graded and any(ctx.needs_input_grad), hidden, weight, bias, total)
+            wants_gradients = graded and any(ctx.needs_input_grad)
+            grads = _Gradients(hidden, weight, bias, total) if wants_gradients else None
             loss, nll = hidden.new_zeros((), dtype=total), hidden.new_zeros((), dtype=total)
             buffer = narrow.new_empty(min(CHUNK, len(targets)), vocabulary)
             for start in range(0, len(targets), CHUNK):
@@ -94,10 +95,11 @@ class _LinearCrossEntropy(Function):
                     if bias is not None:
                         mean += bias.to(total).mean()
                     loss += smoothing * (normalizer.squeeze(1) - mean).sum()
-                if grads.wanted:
+                if grads is not None:
                     raised.scatter_add_(1, wanted, partition * (smoothing - 1))
                     grads.add(rows, raised.to(dtype), partition.reciprocal(), part, table, mean_row, even)
-        ctx.save_for_backward(*grads.results())
+        if grads is not None:
+            ctx.save_for_backward(*grads.results())
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -108,26 +110,22 @@ class _LinearCrossEntropy(Function):
         They are those of hidden, weight and bias, then None for the other arguments. That of a missing bias is None.
         """
         scaled = (None if saved is None else saved * gradients[0].to(saved.dtype) for saved in ctx.saved_tensors)
-        grad_hidden, grad_weight, grad_bias = scaled
-        return grad_hidden, grad_weight, grad_bias, None, None, None
+        return *scaled, None, None, None
 
 
 class _Gradients:
     """Gradients of hidden, weight and bias, accumulated chunk by chunk."""
 
-    def __init__(self, wanted: bool, hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self.wanted = wanted
-        self.hidden = torch.empty_like(hidden) if self.wanted else None
-        self.weight = torch.zeros_like(weight, dtype=dtype) if self.wanted else None
-        self.bias = torch.zeros_like(bias, dtype=dtype) if self.wanted and bias is not None else None
+    def __init__(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.hidden = torch.empty_like(hidden)
+        self.weight = torch.zeros_like(weight, dtype=dtype)
+        self.bias = None if bias is None else torch.zeros_like(bias, dtype=dtype)
         self.types = weight.dtype
 
     def add(
         self, rows: slice, raised: Tensor, scale: Tensor, part: Tensor, table: Tensor, mean_row: Tensor, even: float
     ) -> None:
         """Add the gradients of a chunk of positions, in place.
-
-        Nothing is done if no argument needs a gradient.
 
         Args:
             rows: Positions of the chunk.
@@ -138,8 +136,6 @@ class _Gradients:
             mean_row: Mean row of W.
             even: ε / vocabulary.
         """
-        if self.hidden is None or self.weight is None:
-            return
         sum_of_rows = mean_row * (len(table) * even)
         self.hidden[rows] = (raised @ table).to(scale.dtype).mul_(scale).sub_(sum_of_rows)
         scaled = (part.to(scale.dtype) * scale).to(part.dtype)
@@ -155,8 +151,7 @@ class _Gradients:
     def results(self) -> tuple[Tensor | None, ...]:
         """Return the gradients of hidden, weight and bias.
 
-        They have the types of these tensors. All are None if none is needed; the bias's is None if there is no bias.
+        They have the types of these tensors. The bias's is None if there is no bias.
         """
-        weight = None if self.weight is None else self.weight.to(self.types)
         bias = None if self.bias is None else self.bias.to(self.types)
-        return self.hidden, weight, bias
+        return self.hidden, self.weight.to(self.types), bias
