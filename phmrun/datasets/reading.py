@@ -5,6 +5,7 @@ Readers are imported when needed, so that listing datasets imports none of them.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,11 +42,10 @@ def count(dataset: Dataset, split: str, files: Mapping[str, Path]) -> dict[str, 
     Raises:
         PhmrunError: (exit 3) A file is damaged or of another format; the message names file and line.
     """
-    sizes: dict[str, int] = {}
+    sizes: Counter[str] = Counter()
     with progress(f"reading {dataset.name} {split}", None, "rows") as advance:
         for number, row in enumerate(_rows(dataset.format, files), 1):
-            for unit, amount in row.items():
-                sizes[unit] = sizes.get(unit, 0) + amount
+            sizes.update(row)
             if number % _STRIDE == 0:
                 advance(_STRIDE)
     return sizes

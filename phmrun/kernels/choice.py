@@ -53,20 +53,15 @@ def products_of(network: nn.Module) -> list[Product]:
     They are those of modules with ``out_features`` and ``in_features``, with batch 1, and of all parameters of two or
     more dimensions. Dimensions before the last two are multiplied to the batch. Sides are cut to 4,096 (``LARGEST``).
     """
-    shapes: set[Product] = set()
+    shapes: set[tuple[int, ...]] = set()
     for module in network.modules():
         sides = getattr(module, "out_features", None), getattr(module, "in_features", None)
         if all(isinstance(side, int) for side in sides):
-            shapes.add(_product([1, *sides]))  # type: ignore[list-item]
+            shapes.add((1, *sides))  # type: ignore[arg-type]
         for parameter in module.parameters(recurse=False):
             if parameter.ndim >= 2:
-                shapes.add(_product([parameter.shape[:-2].numel(), *parameter.shape[-2:]]))
-    return sorted(shapes)
-
-
-def _product(shape: Sequence[int]) -> Product:
-    """Return a shape as a product, batch and sides each at most 4,096 (``LARGEST``)."""
-    return Product(*(min(side, LARGEST) for side in shape))
+                shapes.add((parameter.shape[:-2].numel(), *parameter.shape[-2:]))
+    return sorted({Product(*(min(side, LARGEST) for side in shape)) for shape in shapes})
 
 
 def largest_error(products: Iterable[Product]) -> float:
