@@ -101,8 +101,11 @@ def _refused(what: str, archive: Path) -> PhmrunError:
     return PhmrunError(what, where=str(archive), code=ExitCode.DATA)
 
 
-_SEGMENT = re.compile(r"<seg\b[^>]*>(.*)</seg>")
-_TALK_TEXT = re.compile(r"<(title|description)>(.*)</\1>")
+_MARKUP = {
+    "segments": re.compile(r"<seg\b[^>]*>(?P<text>.*)</seg>"),
+    "talks": re.compile(r"<(?P<tag>title|description)>(?P<text>.*)</(?P=tag)>"),
+}
+"""Text within the tags of each markup."""
 
 
 def assemble(
@@ -201,20 +204,12 @@ def _marked(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:
     the content of ``<title>`` and ``<description>``. Without markup: the lines themselves.
     Unreadable lines are None, so that both sides keep them. Other lines of talks are dropped.
     """
-    if part.markup == "segments":
-        for line in lines:
-            if line is None:
-                yield None
-            elif match := _SEGMENT.search(line):
-                yield match[1]
-    elif part.markup == "talks":
-        for line in lines:
-            if line is None or not line.lstrip().startswith("<"):
-                yield line
-            elif match := _TALK_TEXT.search(line):
-                yield match[2]
-    else:
-        yield from lines
+    tagged = _MARKUP.get(part.markup or "")
+    for line in lines:
+        if line is None or tagged is None or (part.markup == "talks" and not line.lstrip().startswith("<")):
+            yield line
+        elif match := tagged.search(line):
+            yield match["text"]
 
 
 def _selected(lines: Iterator[str | None], part: Part) -> Iterator[str | None]:

@@ -21,7 +21,7 @@ from phmrun.checksums import checksum_once, stamp_of
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import intact, read_text
 from phmrun.registry import extra_package
-from phmrun.text.tokenizer import TokenizerVocabulary, tokenizers
+from phmrun.text.tokenizer import TokenizerVocabulary, parse_tokenizer
 
 DROPOUTS = ("dropout", "dropout_prob", "dropout_rate", "pdrop")
 """Ends of the names of dropouts in a configuration."""
@@ -204,10 +204,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     path = folder / "tokenizer.json"
     if path.is_file():
         with intact("the tokenizer is", path):
-            try:
-                tokenizer = tokenizers().Tokenizer.from_str(read_text(path))
-            except Exception as error:  # the library raises Exception itself
-                raise ValueError(str(error)) from error
+            tokenizer = parse_tokenizer(read_text(path))
         roles = _roles_of(folder, tokenizer)
     elif (weights := weight_file(folder)).suffix != ".gguf":
         raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)

@@ -23,6 +23,18 @@ def tokenizers() -> Any:
     return extra_package("tokenizers", "transformers")
 
 
+def parse_tokenizer(text: str) -> Any:
+    """Return the tokenizer of a ``tokenizer.json``.
+
+    Raises:
+        ValueError: The content is damaged.
+    """
+    try:
+        return tokenizers().Tokenizer.from_str(text)
+    except Exception as error:  # the library raises Exception itself
+        raise ValueError(str(error)) from error
+
+
 class Joining(NamedTuple):
     """Rule that makes sentences one input of a network.
 
@@ -133,12 +145,8 @@ class TokenizerVocabulary(Vocabulary):
         Raises:
             ValueError, LookupError: The content is damaged.
         """
-        try:
-            tokenizer = tokenizers().Tokenizer.from_str(content.decode())
-        except Exception as error:  # the library raises Exception itself
-            raise ValueError(str(error)) from error
         roles, counts = description["roles"], description["counts"]
-        return cls(tokenizer, size=description["size"], roles=roles, counts=counts)
+        return cls(parse_tokenizer(content.decode()), size=description["size"], roles=roles, counts=counts)
 
 
 def learn_bpe(lines: Iterable[str], *, size: int, multiple_of: int = 1) -> TokenizerVocabulary:
