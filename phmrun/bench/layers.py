@@ -6,6 +6,7 @@ last-level cache together. A cold call waits for memory, as inside a large model
 """
 
 import copy
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -143,10 +144,7 @@ def measure(
         """Return autocast below single precision, else a context without effect."""
         return torch.autocast(place.type, dtype) if dtype.itemsize < 4 else nullcontext()
 
-    def times(calls: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
-        """Time the calls in turn; return the timings by name."""
-        return interleave(calls, rounds=rounds, at_least=at_least, device=place)
-
+    times = functools.partial(interleave, rounds=rounds, at_least=at_least, device=place)
     total = len(candidates) * (len(training) + 2 * len(batches))
     with progress("measuring", total, "settings") as advance:
         for case in candidates:

@@ -18,7 +18,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -175,9 +174,7 @@ class TokenStoreWriter:
         """The writer itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Finish the store; after an exception the directory stays unfinished."""
         try:
             if kind is None:
