@@ -16,10 +16,15 @@ distribution, but no run of one repeats a run of the other bit by bit.
 """
 
 
-def dropout(inputs: Tensor, rate: float, training: bool = True) -> Tensor:
-    """Return ``inputs`` after dropout, as ``F.dropout`` does with other random numbers."""
+def dropout(inputs: Tensor, rate: float, training: bool = True, *, along: int | None = None) -> Tensor:
+    """Return ``inputs`` after dropout, as ``F.dropout`` does with other random numbers.
+
+    All entries along the axis ``along`` are dropped or kept together; None: each is drawn alone.
+    """
     if not training or not rate:
         return inputs
+    if along is not None:
+        return inputs * dropout_mask(inputs.narrow(along, 0, 1), rate)
     if _draws_itself(inputs):
         return F.dropout(inputs, rate)
     return inputs * dropout_mask(inputs, rate)

@@ -298,7 +298,7 @@ class LSTM(nn.Module):
             return dropout(vectors, share)
         if batch_sizes is None:
             time = int(self.batch_first) if time is None else time
-            return vectors * dropout_mask(vectors.narrow(time, 0, 1), share)
+            return dropout(vectors, share, along=time)
         masks = dropout_mask(vectors.new_empty(int(batch_sizes[0]), vectors.shape[-1]), share)
         return vectors * masks[packed_rows(batch_sizes).to(vectors.device)]
 

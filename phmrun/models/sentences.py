@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.kernels.dropout import dropout, dropout_mask
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import LSTM, Linear, build_embedding
 from phmrun.layers.embedding import Embedding
 from phmrun.layers.lstm import outputs
@@ -201,8 +201,7 @@ class LSTMClassifier(nn.Module):
         of the word vectors (rate ``dropout``) and whole words (``word_dropout``) are dropped.
         """
         vectors = dropout(self.embedding(tokens), self.dropout, self.training)
-        if self.word_dropout and self.training:
-            vectors = vectors * dropout_mask(vectors[..., :1], self.word_dropout)
+        vectors = dropout(vectors, self.word_dropout, self.training, along=-1)
         return pooled(outputs(self.lstm, vectors, lengths), lengths, self.pooling)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from phmrun.kernels.dropout import dropout, dropout_mask
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import LSTM, Biaffine, Embedding, Linear, Structure
 from phmrun.layers.lstm import outputs, outputs_and_cells
 from phmrun.layers.network import Structures
@@ -329,6 +329,4 @@ class BiaffineParser(nn.Module):
 
     def _drop(self, vectors: Tensor) -> Tensor:
         """Apply dropout in training, with the same mask at all positions of a sentence."""
-        if not (self.training and self.dropout):
-            return vectors
-        return vectors * dropout_mask(vectors[:, :1], self.dropout)
+        return dropout(vectors, self.dropout, self.training, along=1)

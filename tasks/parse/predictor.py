@@ -3,7 +3,7 @@
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from phmrun.tasks.parse.biaffine_parser import BiaffineParser
 from phmrun.tasks.parse.config import TreeDecodingConfig
 from phmrun.tasks.parse.data import TRAIN, TreebankData
 from phmrun.tasks.parse.module import possible_arcs
-from phmrun.tasks.parse.vocabulary import NO_LABEL, TreebankVocabulary
+from phmrun.tasks.parse.vocabulary import NO_LABEL, ROOT, TreebankVocabulary
 from phmrun.text import conllu
 from phmrun.text.batches import chunks, evaluation_batches
 from phmrun.text.conllu import Sentence
@@ -121,10 +121,7 @@ class TreeParser(Predictor[BiaffineParser, TreebankVocabulary, TreebankData]):
         display named ``label``.
         """
         encoded = self.vocabulary.encode(sentences)
-        in_table = iter(~self.vocabulary.unknown(encoded))
-        for sentence in sentences:
-            next(in_table)  # the root
-            self.coverage.add(islice(in_table, len(sentence)))
+        self.coverage.add(~self.vocabulary.unknown(encoded)[encoded.words != ROOT])
         trees: list[tuple[list[int], list[str]]] = [([], [])] * len(sentences)
         with progress(label, len(sentences), "sentences") as advance:
             for numbers in evaluation_batches(encoded.lengths, unit="sentences", size=self.decoding.batch):

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from phmrun.kernels.dropout import dropout, dropout_mask
+from phmrun.kernels.dropout import dropout
 from phmrun.layers import FeedForward, MultiheadAttention, build_embedding
 from phmrun.layers.network import Structures
 from phmrun.models.positions import SinusoidalPositions
@@ -60,8 +60,7 @@ class EncoderClassifier(nn.Module):
         """
         tokens = sentences.tokens
         words = self.embedding(tokens) * math.sqrt(self.width)
-        if self.word_dropout and self.training:
-            words = words * dropout_mask(words[..., :1], self.word_dropout)
+        words = dropout(words, self.word_dropout, self.training, along=-1)
         hidden = dropout(words + self.positions(tokens.shape[1]), self.dropout, self.training)
         for layer in self.encoder:
             hidden = layer(hidden, sentences.mask)
