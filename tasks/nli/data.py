@@ -13,7 +13,7 @@ from phmrun.families.sentence_classification.items import Item, LeftOut, Reader,
 from phmrun.progress import note
 from phmrun.tasks.nli.config import NLIExperiment
 from phmrun.text.nli_pairs import read_pairs
-from phmrun.text.words import spaced
+from phmrun.text.words import learn_labels, spaced
 
 REDUCED = {"train": 90, "dev": 10}  # percentages of the validation file, if there is no training file
 NAME = "bag-of-words"
@@ -184,19 +184,12 @@ def bag_of_words(train: Reader) -> Baseline:
 
         A note on stderr names the number of training pairs.
         """
-        from sklearn.feature_extraction.text import CountVectorizer
-        from sklearn.linear_model import LogisticRegression
-        from sklearn.pipeline import make_pipeline
-
         items = list(islice((item for item in train() if not isinstance(item, LeftOut)), MOST))
         note(f"baseline {NAME}: logistic regression on {len(items):,} training pairs")
-        if len(labels := {item.label for item in items}) == 1:
-            return lambda asked: [*labels] * len(asked)
-        model = make_pipeline(
-            CountVectorizer(analyzer=lambda sentences: words_of_pair(*sentences), binary=True),
-            LogisticRegression(max_iter=300, tol=1e-3),
-        )
-        model.fit([item.sentences for item in items], [item.label for item in items])
-        return lambda asked: [str(label) for label in model.predict([item.sentences for item in asked])]
+        pairs, labels = [item.sentences for item in items], [item.label for item in items]
+        if len(set(labels)) == 1:
+            return lambda asked: labels[:1] * len(asked)
+        predict = learn_labels(pairs, labels, analyzer=lambda sentences: words_of_pair(*sentences))
+        return lambda asked: [str(label) for label in predict([item.sentences for item in asked])]
 
     return lambda asked: learnt()(asked)

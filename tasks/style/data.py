@@ -25,7 +25,7 @@ from phmrun.progress import note
 from phmrun.tasks.style.config import StyleExperiment
 from phmrun.text.lines import malformed, read_parallel
 from phmrun.text.store import build_once
-from phmrun.text.words import spaced
+from phmrun.text.words import learn_labels, spaced
 
 STYLES = ("modern", "original")
 COPIED = ("train.source", "train.target")
@@ -136,18 +136,12 @@ def _classifier(train: Pairs) -> Callable[[Sequence[str]], list[bool]]:
     Raises:
         ModuleNotFoundError: scikit-learn is not installed.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
     sources, targets = zip(*((source, target) for source, target in train() if source != target), strict=True)
     note(f"style classifier: logistic regression on {len(sources):,} training sentences of each style")
-    model = make_pipeline(
-        CountVectorizer(tokenizer=_words, token_pattern=None, lowercase=False, ngram_range=(1, 2), binary=True),
-        LogisticRegression(max_iter=300, tol=1e-3),
-    )
-    model.fit([*sources, *targets], [0] * len(sources) + [1] * len(targets))
-    return lambda sentences: [bool(label) for label in model.predict(list(sentences))]
+    labels = [False] * len(sources) + [True] * len(targets)
+    features: dict[str, Any] = {"tokenizer": _words, "token_pattern": None, "lowercase": False, "ngram_range": (1, 2)}
+    predict = learn_labels([*sources, *targets], labels, **features)
+    return lambda sentences: predict(list(sentences)).tolist()
 
 
 def _words(sentence: str) -> list[str]:
