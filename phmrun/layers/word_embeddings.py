@@ -10,7 +10,6 @@ from phmrun.layers.adaptive import AdaptiveInput
 from phmrun.layers.define import Activation, Connection, DeFINE, Schedule, Variant
 from phmrun.layers.define_released import ReleasedDeFINE
 from phmrun.layers.embedding import EmbeddingKind, Inside, register_embedding
-from phmrun.registry import EMBEDDINGS
 
 MEHTA = "Mehta et al. 2020"
 SHARES = (0.0747, 0.1494, 0.7470)
@@ -129,11 +128,11 @@ def define(
 
 
 def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -> EmbeddingKind:
-    """Register and return DeFINE without connections to e_v, some options fixed.
+    """Return DeFINE without connections to e_v, some options fixed; its entry point registers it.
 
     ``formula``, ``count`` and ``summary`` are parts of its description.
     """
-    kind = EmbeddingKind(
+    return EmbeddingKind(
         name,
         define.build,
         formula=f"W {formula}; e_v of n numbers",
@@ -143,8 +142,6 @@ def _stack(name: str, formula: str, count: str, summary: str, **fixed: object) -
         summary=f"Narrow word vectors, expanded by {summary}, then reduced.",
         fixed={"connection": "plain", "shuffle": False, "variant": "text", **fixed},
     )
-    EMBEDDINGS.add(name, kind)
-    return kind
 
 
 BY_GROUPS, ALIKE = "group transforms with decreasing numbers of groups", "group transforms with equal numbers of groups"
