@@ -39,7 +39,7 @@ def stepwise_search(
     best = torch.log_softmax(decoder.step(tokens, state), -1)[:, 0].topk(beam)
     scores = log_probs = best.values
     tokens = best.indices
-    outputs, lengths = tokens.unsqueeze(2), torch.ones_like(tokens)
+    outputs = tokens.unsqueeze(2)
     state = decoder.reorder(state, torch.zeros_like(tokens))
     results: dict[int, list[Hypothesis]] = {}
     for step in range(2, max([*max_lengths, 2]) + 1):
@@ -55,15 +55,14 @@ def stepwise_search(
         tokens = top.indices.flatten(1).gather(1, choice.clamp(max=beam * beam - 1)).masked_fill(stays, EOS)
         step_log_probs = top.values.flatten(1).gather(1, choice.clamp(max=beam * beam - 1)).masked_fill(stays, 0.0)
         log_probs = log_probs.gather(1, parents) + step_log_probs
-        lengths = lengths.gather(1, parents) + (~stays).long()
         before = outputs.gather(1, parents.unsqueeze(2).expand(-1, -1, outputs.shape[2]))
         outputs = torch.cat([before, tokens.unsqueeze(2)], dim=2)
         for row, ended in enumerate((tokens == EOS).all(1).tolist()):
             if row not in results and (ended or step >= max_lengths[row]):
-                hypotheses = zip(outputs[row].tolist(), lengths[row].tolist(), scores[row], log_probs[row], strict=True)
+                hypotheses = zip(outputs[row].tolist(), scores[row], log_probs[row], strict=True)
                 results[row] = [
-                    Hypothesis([token for token in output[:length] if token != EOS], float(score), float(log_prob))
-                    for output, length, score, log_prob in hypotheses
+                    Hypothesis([token for token in output if token != EOS], float(score), float(log_prob))
+                    for output, score, log_prob in hypotheses
                 ][:nbest]
         if len(results) == len(tokens):
             break

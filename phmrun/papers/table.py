@@ -255,8 +255,7 @@ def table_names(paper: str = "all") -> list[str]:
     Raises:
         PhmrunError: (exit 2) The paper is unknown.
     """
-    files = [name for name in packaged_names() if name.startswith(FOLDER)]
-    names = [name for name in files if not name.endswith("-small.yaml")]
+    names = [name for name in packaged_names() if name.startswith(FOLDER) and not name.endswith("-small.yaml")]
     if paper == "all":
         return names
     if paper not in paper_names():

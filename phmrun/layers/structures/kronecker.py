@@ -18,7 +18,6 @@ vocabulary), the longer side of W is enlarged by less than one block. W is then 
 layer shows p×q and s×t: W is padded if p·s > k or q·t > d.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple
@@ -188,12 +187,11 @@ def ceil_shapes(out_features: int, in_features: int) -> Shapes:
     return Shapes(rows, columns, rows, columns)
 
 
-@functools.lru_cache(maxsize=1024)
 def nearest_shapes(out_features: int, in_features: int) -> Shapes:
     """Return the shapes with the smallest p·q + s·t.
 
     p·s = k and q·t = d. Of equals, the one whose p is nearest to √k by ratio. If p·q and s·t then differ by more than a
-    factor of 4 (``APART``), the longer side is padded instead. Results are cached.
+    factor of 4 (``APART``), the longer side is padded instead.
     """
     pairs = [(p, q) for p in divisors(out_features) for q in divisors(in_features)]
 
