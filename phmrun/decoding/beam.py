@@ -231,8 +231,7 @@ def greedy_search(
     return results
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
+class _Ending(NamedTuple):
     """Finished hypothesis, ended by token number ``step``.
 
     ``beam`` is the live hypothesis that it continues.

@@ -87,7 +87,6 @@ class MultiheadAttention(nn.Module):
         Keys and values come from ``memory`` and have its length, or from ``inputs`` if it is None. With a memory, a
         dense joint map is split; a factored one is applied to both, and the parts that are not needed are dropped.
         """
-        query: Tensor
         if len(self.project) == 3:
             others = inputs if memory is None else memory
             sources = zip(self.project, (inputs, others, others), strict=True)

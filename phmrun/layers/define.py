@@ -215,14 +215,6 @@ def _check(kind: str, name: str, valid: Collection[str]) -> None:
         raise PhmrunError(f"there is no {kind} {name!r}", valid=tuple(valid))
 
 
-def _version(parameter: nn.Parameter) -> int:
-    """Return torch's counter of in-place changes of a parameter.
-
-    0 if it was created in inference mode.
-    """
-    return 0 if parameter.is_inference() else parameter._version
-
-
 class DeFINE(nn.Module):
     """Deep token embedding: n numbers per token, expanded to k, reduced to m.
 
@@ -342,7 +334,8 @@ class DeFINE(nn.Module):
 
         It is outdated if a parameter was replaced or changed in place. It is computed without autocast.
         """
-        versions = [(id(parameter), _version(parameter)) for parameter in self.parameters()]
+        # torch counts in-place changes, except of parameters that were created in inference mode.
+        versions = [(id(part), 0 if part.is_inference() else part._version) for part in self.parameters()]
         if self._table is None or versions != self._table_of:
             with torch.autocast(next(self.parameters()).device.type, enabled=False):
                 self._table = self.weight

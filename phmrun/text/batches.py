@@ -67,7 +67,6 @@ class BatchPlan:
         steps = (np.diff(bound) != 0) | (np.diff(longest) != 0)
         self._classes[classes] = np.concatenate([np.zeros(1, np.int32), np.cumsum(steps, dtype=np.int32)])
         costs = np.maximum(bound * SOURCE_CLASS, longest) + 1
-        self.starts: NDArray[np.int64]
         if buckets:
             self._classes, self.starts = _bucketed(np.maximum(source, target) + 1, size, buckets)
         else:
