@@ -205,7 +205,8 @@ class WordVocabulary(Vocabulary):
 
         Words are split at white space; those not in the vocabulary are unknown.
         """
-        return [self._ids.get(word, UNK) for word in text.split()]
+        ids = self._ids
+        return [ids.get(word, UNK) for word in text.split()]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the words up to the end token, joined with spaces.
