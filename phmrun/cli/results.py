@@ -36,7 +36,7 @@ def add(
     runs_dir: RunsDirectory = Path("runs"),
     as_json: Json = False,
 ) -> None:
-    """Write a file <run-id>.json for each finished run, and the sweep's file beside them.
+    """Write a file <run-id>.json for each finished run, and the sweep's file with what it names beside them.
 
     It contains settings, data checksums, environment, scores and histories. Existing files of a run are replaced; an
     existing sweep.yaml stays. Exit code 3 if no run is done.
@@ -73,16 +73,22 @@ def add(
 
 
 def _design(what: list[str], to: Path) -> list[Path]:
-    """Copy a sweep's file to ``sweep.yaml`` beside its results, unless there is one.
+    """Copy a sweep's file to ``sweep.yaml`` beside its results, with the settings and plug-ins of its folder.
 
     Returns:
-        The files written; none if ``what`` is not a single sweep file.
+        The files written; none if ``what`` is not a single sweep file, or there is a ``sweep.yaml``.
     """
-    copy, is_sweep = to / SWEEP, len(what) == 1 and what[0].endswith((".yaml", ".yml"))
-    if not is_sweep or copy.exists() or not Path(what[0]).is_file():
+    from phmrun.sweeps.file import load_sweep
+
+    path, is_sweep = Path(what[0]), len(what) == 1 and what[0].endswith((".yaml", ".yml"))
+    if not is_sweep or (to / SWEEP).exists() or not path.is_file():
         return []
-    write_text(copy, read_text(Path(what[0])))
-    return [copy]
+    file = load_sweep(what[0]).file
+    beside = [Path(name) for name in (*file.config, *file.plugins) if Path(name).is_relative_to(path.parent)]
+    copies = {part: to / part.relative_to(path.parent) for part in beside if part.is_file()} | {path: to / SWEEP}
+    for part, copy in copies.items():
+        write_text(copy, read_text(part))
+    return [*copies.values()]
 
 
 def _finished(what: list[str], runs_dir: Path) -> "tuple[list[Run], list[Run]]":

@@ -69,7 +69,8 @@ def starts():
 
 
 def test_cells_run_exactly_once_and_make_a_table_verified_and_stored(phmrun):
-    phmrun("sweep", written(), "--jobs", "2")
+    Path("own.yaml").write_text("training: {monitor: accuracy}\n")
+    phmrun("sweep", written(config=["own.yaml"]), "--jobs", "2")
     phmrun("sweep", "sweep.yaml")
     assert starts() == ["dense 1 0.1", "dense 2 0.1", "phm 1 0.1", "phm 2 0.1"]
     _, cell = json.loads(phmrun("table", "sweep.yaml", "--json"))["cells"]
@@ -79,7 +80,7 @@ def test_cells_run_exactly_once_and_make_a_table_verified_and_stored(phmrun):
     assert len(list(Path("results/mine").glob("script-job-*.json"))) == 4
     phmrun("results", "restore", "results", "--runs-dir", "restored")
     stored = json.loads(phmrun("table", "results/mine/sweep.yaml", "--runs-dir", "restored", "--json"))
-    assert stored["cells"][1]["verdict"] == "different"  # without the script beside it
+    assert stored["cells"][1]["verdict"] == "different"  # beside a copy of own.yaml, without the script
     phmrun("report", "sweep.yaml", "--out", "report")
     assert "phm n=4" in Path("report.md").read_text()
     (run,) = Path("runs").glob("script-job-phm-2-*")
