@@ -131,12 +131,13 @@ def convert_layers(
             problems[name] = error
             continue
         records.append(ConvertedLayer(name, kind, structure, settings, before, _own_parameters(layers[module])))
-    if len({error.what for error in problems.values()}) == 1 < len(problems) == len(chosen):  # a mistake in an option
+    reasons = {error.what.partition(": ")[2] for error in problems.values()}  # without the sizes before them
+    if len(reasons) == 1 < len(problems) == len(chosen):  # a mistake in an option
         raise next(iter(problems.values()))
     if problems:
-        reasons = [f"{name}: {error.what}" for name, error in problems.items()]
+        lines = "".join(f"\n  {name}: {error.what}" for name, error in problems.items())
         raise PhmrunError(
-            f"{len(problems)} of {len(chosen)} layers cannot be converted:\n  " + "\n  ".join(reasons),
+            f"{len(problems)} of {len(chosen)} layers cannot be converted:{lines}",
             hint="Other sizes or options, or leave them as they are: but=[…], or model.only=… of a run.",
         )
     model = replaced(model, lambda module: layers.get(module, module))
