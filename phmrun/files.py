@@ -17,7 +17,6 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from phmrun.documents import parse_json
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.escaping import printable
 
@@ -199,6 +198,8 @@ def read_text(path: Path) -> str:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a file's JSON object; empty if the file is missing, cannot be read, or holds something else."""
+    from phmrun.documents import parse_json  # brings YAML
+
     with suppress(OSError, ValueError, TypeError):
         return {**parse_json(read_regular(path))}
     return {}
