@@ -125,9 +125,9 @@ HINTS = [
         fill={"schema sva --files": f"train sva --train sva-data/train.tsv {SHORT}"},
     ),
     Hint(
-        "Name the files with --train, --dev",
+        "Name another with --train",
         f"train sva --dev sva-data/dev.tsv {SHORT} --train none.tsv",
-        r"with (--train),",
+        r"with (--train)\.",
         also="sva-data/train.tsv",
         without="--train none.tsv",
     ),

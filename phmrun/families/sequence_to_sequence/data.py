@@ -275,11 +275,12 @@ def own_files(data: ParallelDataConfig) -> Files:
             sides += [path for path in candidates if path.is_file()][:1]
             optional = bool(prefix) and (split == "test" or (split == "dev" and data.hold_out > 0))
             if candidates and not optional and not any(path.is_file() for path in candidates):
-                hint = "data.hold_out=0.1 takes a tenth of the training pairs." if split == "dev" else ""
+                hint = f"Name the files with --prefix (data.prefix; a folder has its /), this one with data.{key}."
+                hint += " Or data.hold_out=0.1 takes a tenth of the training pairs." if split == "dev" else ""
                 raise PhmrunError(
                     f"the {split} file does not exist: {' or '.join(map(str, candidates))}",
                     where="data.prefix" if prefix else f"data.{key}",
-                    hint=f"data.prefix names all files (a folder with its /), data.{key} this one. {hint}".strip(),
+                    hint=hint,
                     code=ExitCode.DATA,
                 )
         if split == "dev" and data.hold_out:
