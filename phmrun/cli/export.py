@@ -38,7 +38,7 @@ def export(
     Args:
         kind: Format: safetensors (weights; the default), onnx (programs), ctranslate2; of a network of transformers
             also transformers (a folder with dense matrices) and peft (updates of frozen matrices).
-        out: Output file or directory (default: in exports/ of the run directory).
+        out: Output file, or a new or empty directory (default: in exports/ of the run directory).
         factored: Keep the factors of structures, in a safetensors file of 1/n of the size; default: dense matrices.
         quantization: Rounding of the weights: none; int8, bfloat16 (safetensors, ctranslate2); int8_float32, float16
             (ctranslate2); int4 (safetensors), int4+8, int4+16, int4+32 and int8+8 with factors of that rank for the

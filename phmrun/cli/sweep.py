@@ -10,7 +10,7 @@ import typer
 from phmrun.cli import completion, console, sweep_output
 from phmrun.cli.options import HARDWARE, Json, RunsDirectory
 from phmrun.errors import ExitCode
-from phmrun.sweeps.cell_status import CellState, look, survey, to_run
+from phmrun.sweeps.cell_status import CellState, survey, to_run
 from phmrun.sweeps.execution import Execution, devices_of, ready, runnable
 from phmrun.sweeps.executors import LocalExecutor
 from phmrun.sweeps.executors.slurm import Slurm
@@ -74,8 +74,7 @@ def sweep(
     """
     if plan:
         design, statuses = surveyed(file, only, seeds, runs_dir)
-        sweep_output.show(design, statuses, runs_dir, jobs or 1, as_json)
-        states = {status.state for status in (*statuses, *(look(trial, runs_dir) for trial in design.trials))}
+        states = sweep_output.show(design, statuses, runs_dir, jobs or 1, as_json)
         code = ExitCode.USAGE if CellState.INVALID in states else ExitCode.DATA if CellState.BLOCKED in states else 0
         raise typer.Exit(code)
     design = planned(file, only, seeds)

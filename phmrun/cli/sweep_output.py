@@ -3,7 +3,7 @@
 Imported when the verb runs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -22,17 +22,23 @@ from phmrun.sweeps.selection import SEED
 from phmrun.sweeps.view import faults
 
 
-def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, as_json: bool) -> None:
+def show(
+    plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int, as_json: bool
+) -> Collection[CellState]:
     """Print the cells, their sizes and states, running and failed cells, and the remaining time.
+
+    Return the states that a cell or trial has.
 
     The seeds of a cell are in one row. The last line has counts by state of cells and of trials, repeated experiments,
     and the runs and the time left with ``slots`` parallel runs. Cells and trials that cannot run, and the last lines of
     failed cells, are printed on standard error. With ``as_json``, print :func:`facts` instead.
     """
     summary = facts(plan, statuses, runs_dir, slots)
+    looked_at = [*statuses, *(look(cell, runs_dir) for cell in plan.trials)]
+    states = {status.state for status in looked_at}
     if as_json:
         console.print_json(summary)
-        return
+        return states
     groups = grouped_by(statuses, attrgetter("cell.row"))
     keys = list(dict.fromkeys(key for status in statuses for key in status.cell.at if key != SEED))
     rows = []
@@ -50,7 +56,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
             far = "" if share is None else f", {share:.0%} of its steps"
             where = f", process {holder.pid} on {holder.host}" if holder else ""
             console.print_line(f"running: {status.cell.label}{far}{where}")
-    tell_faults([*statuses, *(look(cell, runs_dir) for cell in plan.trials)])
+    tell_faults(looked_at)
     double = sum(status.cell.run_id is not None for status in statuses) - len(distinct(statuses))
     parts = [f"{counted(len(statuses), 'cell')}: {_counted(summary['counts'])}"]
     if double:
@@ -67,6 +73,7 @@ def show(plan: Plan, statuses: Sequence[CellStatus], runs_dir: Path, slots: int,
     for line in _power(plan, list(groups.values())):
         console.print_line(line)
     tell_failures([status for status in statuses if status.state is CellState.FAILED and status.run], {})
+    return states
 
 
 def _seeds(cells: Iterable[CellStatus]) -> int:

@@ -333,7 +333,7 @@ class _Training:
     def _begin(self, module: TrainingModule) -> Mirror:
         """Write the records that are complete before training.
 
-        They are status, vocabulary, sources of plug-ins, parameter counts and the place of the prepared data. Return
+        They are vocabulary, sources of plug-ins, parameter counts and the place of the prepared data. Return
         the opened W&B mirror, with a summary of the model. The log gets the run's id, parameters and directory.
         """
         from phmrun.engine.fit import processes

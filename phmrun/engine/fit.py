@@ -293,7 +293,7 @@ def check_hardware(training: TrainingConfig, hardware: HardwareConfig) -> None:
     Raises:
         PhmrunError: (exit 2) It does not have them, or cannot compute with this precision.
     """
-    if training.precision == "16-mixed" and (hardware.accelerator == "cpu" or not torch.accelerator.is_available()):
+    if training.precision == "16-mixed" and (hardware.accelerator == "cpu" or not torch.cuda.is_available()):
         raise PhmrunError("16-mixed needs a GPU", where="training.precision", valid=("32", "bf16-mixed", "64"))
     try:
         build_trainer(training, hardware, [], Path(), 1)

@@ -8,11 +8,12 @@ from phmrun.layers.biaffine import Biaffine
 from phmrun.layers.conversion import convert
 from phmrun.layers.define import HGT, DeFINE
 from phmrun.layers.embedding import Embedding, build_embedding, register_embedding
-from phmrun.layers.factored_file import from_pretrained, load, save, save_pretrained
+from phmrun.layers.factored_file import load, save
 from phmrun.layers.inference import folded, for_inference
 from phmrun.layers.linear import FeedForward, Linear
 from phmrun.layers.lstm import LSTM
 from phmrun.layers.network import tied_output
+from phmrun.layers.pretrained import from_pretrained, save_pretrained
 from phmrun.layers.report import ConversionReport, conversion_report
 from phmrun.layers.structure import Structure, build_structure, register
 

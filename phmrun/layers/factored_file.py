@@ -34,7 +34,6 @@ from phmrun.errors import ExitCode, PhmrunError, unknown
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.fitting import best_low_rank
-from phmrun.layers.inference import is_pretrained
 from phmrun.layers.report import conversions, parameter_count
 from phmrun.layers.structure import Structure
 
@@ -164,7 +163,7 @@ def save(
     tied: dict[str, str] = {}
     names: dict[int, str] = {}
     memory: set[int] = set()
-    frozen = _frozen(model)
+    frozen = frozen_weights(model)
     skipped = _temporary(model) | frozen.keys()
     for name, tensor in model.state_dict(keep_vars=True).items():
         if name in skipped:
@@ -225,7 +224,7 @@ def load(factory: Callable[[], Model], path: str | Path) -> Model:
         for name, (up, down) in recipe.repairs.items():
             tensors[name] = tensors[name] + tensors.pop(up).float() @ tensors.pop(down).float()
         model = _converted(model, recipe)
-        frozen = {name: value for name, value in _frozen(model).items() if name not in tensors}
+        frozen = {name: value for name, value in frozen_weights(model).items() if name not in tensors}
         if recipe.frozen != (digest_of(frozen) if frozen else None):
             hint = "The factory must build the model with the weights that were frozen."
             raise PhmrunError("the factory's model has other frozen weights than the file updates", hint=hint)
@@ -378,7 +377,7 @@ def _temporary(model: nn.Module) -> set[str]:
     }
 
 
-def _frozen(model: nn.Module) -> dict[str, Tensor]:
+def frozen_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the frozen parameters outside updates by name; empty for a model without updates of its own weights."""
     structures = [part for part in model.modules() if isinstance(part, Structure)]
     updates = [structure for structure in structures if structure.updates(**structure.options)]
@@ -400,55 +399,3 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} ".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-WEIGHTS = "model.safetensors"
-
-
-def save_pretrained(model: Any, folder: str | Path) -> Path:
-    """Save a converted model of transformers to a folder: configuration, and factors with their recipe.
-
-    Args:
-        model: Result of :func:`phmrun.layers.convert`.
-        folder: Created if missing; its files are replaced.
-
-    Returns:
-        The folder.
-
-    Raises:
-        PhmrunError: The model is none of transformers, has updates of frozen weights, or structures that
-            :func:`phmrun.layers.convert` did not make.
-    """
-    if not is_pretrained(model):
-        raise PhmrunError(f"this {type(model).__name__} is no model of transformers", hint="Use phmrun.layers.save.")
-    if _frozen(model):
-        hint = "phmrun.layers.save writes the updates; load builds them over the model whose weights were frozen."
-        raise PhmrunError("the model has frozen weights, which a folder cannot hold beside updates", hint=hint)
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    model.config.architectures = [type(model).__name__]
-    model.config.save_pretrained(folder)
-    if model.can_generate():
-        model.generation_config.save_pretrained(folder)
-    save(model, folder / WEIGHTS)
-    return folder
-
-
-def from_pretrained(kind: Any, folder: str | Path) -> Any:
-    """Load a folder that :func:`save_pretrained` wrote.
-
-    Args:
-        kind: Model class of transformers, or an auto class such as ``AutoModelForCausalLM``.
-        folder: Folder on this machine.
-
-    Raises:
-        PhmrunError: The file has no recipe or does not fit the model.
-    """
-    from transformers import AutoConfig, GenerationConfig
-
-    config = AutoConfig.from_pretrained(str(folder))
-    build = kind.from_config if hasattr(kind, "from_config") else kind
-    model = load(lambda: build(config), Path(folder) / WEIGHTS).eval()
-    if (Path(folder) / "generation_config.json").is_file():
-        model.generation_config = GenerationConfig.from_pretrained(str(folder))
-    return model

@@ -50,6 +50,8 @@ def test_a_stream_keeps_its_order(vocabularies, batch, monkeypatch):
     machine = translator(vocabularies, batch=batch, application="dense")
     alone = [next(iter(machine.predict([line]))) for line in LINES]
     assert list(machine.predict(iter(LINES))) == alone
+    several = translator(vocabularies, beam=2, nbest=2).predict(["a b", ""])
+    assert [answer.text.count("\n") for answer in several] == [1, 1]  # a blank line has one hypothesis, and two lines
     assert alone[2].text == ""
     assert len({answer.text for answer in alone}) > 2
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 from itertools import pairwise
 
@@ -32,6 +33,7 @@ from phmrun.layers.structure import build_structure, build_weight
 from phmrun.ledger.listing import list_runs
 from phmrun.models.hugging_face import HuggingFaceNetwork, build_model, fresh_settings, maps_by_scope
 from phmrun.models.model_folder import read_model
+from phmrun.results.verification import BROKEN, verify_run
 from phmrun.tasks.lm.hugging_face import HuggingFaceLanguageModel
 from phmrun.tasks.lm.module import LanguageModelModule
 from phmrun.text.tokenizer import TokenizerVocabulary, learn_bpe
@@ -241,6 +243,17 @@ def test_a_folder_with_other_logits_is_not_written(folder, tmp_path, monkeypatch
     with pytest.raises(PhmrunError, match="outputs differ from the trained model's"):
         export(open_run(folder[1]), tmp_path / "plain", "transformers")
     assert not (tmp_path / "plain").exists()
+
+
+def test_a_folder_with_files_is_not_replaced_and_a_changed_one_is_named(folder, tmp_path):
+    place = shutil.copytree(folder[0], tmp_path / "model")
+    run = run_of(run_experiment(configured("lm", tmp_path, PLAIN, {"model": of_folder(place)}), tmp_path / "runs"))
+    with pytest.raises(PhmrunError, match="other files would be overwritten"):
+        export(open_run(run), place, "transformers")
+    assert all(link.state != BROKEN for link in verify_run(run))
+    (place / "vocab.txt").write_text("one more")
+    *_, last = verify_run(run)
+    assert (last.state, last.detail) == (BROKEN, f"{place} has other files than the run was trained on")
 
 
 def test_a_run_that_an_adapter_of_peft_cannot_hold_is_refused(folder, tmp_path):
