@@ -97,7 +97,7 @@ def resolve_request(
 
     Raises:
         PhmrunError: (exit 2) Names or keys are unknown, or values invalid (it lists all of the configuration's errors),
-            or the dataset is of another task.
+            or the dataset or preset is of another task or network.
     """
     sums = load_plugins(plugins)  # first, because one may register the task
     definition: Task = TASKS.get(task)
@@ -119,6 +119,12 @@ def resolve_request(
     if definition.runner:
         return Request(definition, resolve(schema, everything, None), sums)
     resolved = resolve(schema, everything, options_of)
+    model: Any = resolved.config.model
+    for key, value, label in ordered:
+        if key == "model.network" and value != model.network:
+            raise PhmrunError(
+                f"model.preset={model.preset} is of the network {model.network}, not {value}", where=label
+            )
     name, task = resolved.config.data.name, resolved.config.task
     if name not in ("builtin", "files", NO_DATA):
         from phmrun.datasets import CATALOGUE

@@ -242,16 +242,20 @@ class _Merged:
         """Merge a section of a source, in place.
 
         ``prefix`` is its dotted key with a final dot. A changed structure first removes the layer's earlier values.
-        Presets come before the section's own keys. A text in place of a layer's section is its label. Unknown keys,
-        and other values in place of sections, are recorded as problems; a null section changes nothing.
+        Presets come before the section's own keys; one that names a network sets that network's keys, too. A text in
+        place of a layer's section is its label. Unknown keys, and other values in place of sections, are recorded as
+        problems; a null section changes nothing.
         """
         if issubclass(section, LayerConfig):
             before = self.values.get(f"{prefix}structure", section.model_fields["structure"].default)
             if values.get("structure", before) != before:  # the previous structure's options do not apply
                 for key in [key for key in self.values if key.startswith(prefix)]:
                     del self.values[key], self.origin[key]
-        for selector in ("network", "preset"):
-            named = values.get(selector)
+        network, preset = (values.get(selector) for selector in ("network", "preset"))
+        if network is None and isinstance(preset, str):
+            network = section.presets.get(preset, {}).get("network")
+        for named in (network, preset):
+            selector = "network" if named == values.get("network") else "preset"
             for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():
                 self._put(f"{prefix}{name}", value, f"{selector} {named}, {source.at(f'{prefix}{selector}')}")
                 self.implied[f"{prefix}{name}"] = f"{prefix}{selector}"

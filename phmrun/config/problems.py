@@ -97,6 +97,8 @@ def from_validation(
         members = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
         origin_label = labels[0] if labels else ", ".join(members) or None
         what = _wording(kind, detail["msg"], value)
+        if isinstance(value, str) and value in _valid_values(schema, (*path[:-1], "preset")):
+            what = f"{value!r} is a value of {key.rpartition('.')[0]}.preset"
         what = f"{problems[key].what} or {what}" if key in problems else what
         problems[key] = Problem(key, what, origin_label, expected, close)
     return list(problems.values())

@@ -235,7 +235,9 @@ class Validation(Callback):
         step = trainer.global_step
         if window_completed(trainer) and (step % self.every == 0 or step == trainer.max_steps):
             self.meter.settle()
+            began = time.monotonic()
             self.validate(trainer, module)
+            self.meter.validating += time.monotonic() - began
 
     def validate(self, trainer: pl.Trainer, module: Any) -> None:
         """Score the model, save the best weights, and stop if patience has ended.

@@ -150,7 +150,8 @@ def fit(
     if start is not None and not (directory / LAST).is_file():
         adopt(start, directory)
     last = directory / LAST if (directory / LAST).is_file() else None
-    meter, progress = Meter(record, HISTORY_EVERY), TrainingProgress(lines_every, data.unit, total)
+    meter = Meter(record, HISTORY_EVERY)
+    progress = TrainingProgress(lines_every, data.unit, total, meter)
     stopping, randomness = Stopping(seconds_of(training.max_time)), Randomness()
     averaging = Averaging(training.average_after) if training.average_after else None
     validation = Validation(

@@ -37,9 +37,11 @@ class TrainingProgress(Callback):
         every: Seconds between lines if stderr is not a terminal.
         unit: Name of the units in the plural: "tokens", "items".
         total: Maximum optimizer steps.
+        meter: Its clock measures the speed.
     """
 
-    def __init__(self, every: float, unit: str, total: int) -> None:
+    def __init__(self, every: float, unit: str, total: int, meter: "Meter") -> None:
+        self.meter = meter
         self.every = every
         self.unit = unit
         self.total = total
@@ -54,8 +56,8 @@ class TrainingProgress(Callback):
 
         Only the first process shows it, and only if stderr is a terminal.
         """
-        self._last = time.monotonic()
-        self._began = (self._last, trainer.global_step)
+        self._last = self.meter.clock()
+        self._began = (time.monotonic(), trainer.global_step)
         if trainer.is_global_zero and sys.stderr.isatty():
             loss, left = TextColumn("{task.description}"), TimeRemainingColumn()
             console = Console(stderr=True)
@@ -67,11 +69,11 @@ class TrainingProgress(Callback):
         """Update the bar twice a second, or log a line every ``every`` seconds.
 
         Only after completed optimizer steps and in the first process; the last step is always shown. The loss is
-        smoothed by 0.98 per step, on a GPU per shown step. The speed is that since the last display: this process's
-        units times the number of processes.
+        smoothed by 0.98 per step, on a GPU per shown step. The speed is that since the last display, without
+        validations: this process's units times the number of processes.
         """
         self._units += outputs["units"] * trainer.world_size
-        now = time.monotonic()
+        now = self.meter.clock()
         ended = trainer.global_step == self.total
         due = ended or now - self._last >= (0.5 if self._bar else self.every)
         if not window_completed(trainer) or not trainer.is_global_zero:
@@ -90,7 +92,7 @@ class TrainingProgress(Callback):
             loss = f"loss {self.loss:.3f}"
             self._bar.update(self._bar.task_ids[0], completed=trainer.global_step, description=loss)
         else:
-            LOG.info("step %s of %s · %s · %s left", trainer.global_step, self.total, text, self._left(now, trainer))
+            LOG.info("step %s of %s · %s · %s left", trainer.global_step, self.total, text, self._left(trainer))
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Remove the bar if there is one."""
@@ -102,10 +104,12 @@ class TrainingProgress(Callback):
         """Remove the bar before the error is printed."""
         self.on_train_end(trainer, module)
 
-    def _left(self, now: float, trainer: pl.Trainer) -> str:
+    def _left(self, trainer: pl.Trainer) -> str:
         """Return the remaining time as h:mm:ss, at the mean speed since this process began to train."""
         began, first = self._began
-        seconds = int((now - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step))
+        seconds = int(
+            (time.monotonic() - began) / max(trainer.global_step - first, 1) * (self.total - trainer.global_step)
+        )
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
@@ -131,6 +135,7 @@ class Meter(Callback):
         self.nll = 0.0
         self.units = 0
         self.seconds = 0.0
+        self.validating = 0.0  # seconds of validations in this process
         self.pending: list[tuple[int, Tensor, int]] = []
         self._since = time.monotonic()
         self._marked = (0.0, 0)
@@ -159,7 +164,7 @@ class Meter(Callback):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """Start the clock."""
         self._since = time.monotonic()
-        self._marked = (self.elapsed(), 0)
+        self._marked = (self.clock(), 0)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, *_: Any) -> None:
         """Add the loss of a batch, and record a row if one is due.
@@ -202,18 +207,22 @@ class Meter(Callback):
         """Return the seconds of training, summed over all processes that continued it in turn."""
         return self.seconds + time.monotonic() - self._since
 
+    def clock(self) -> float:
+        """Return the seconds of a clock that stands still during validations."""
+        return time.monotonic() - self.validating
+
     def _write(self, trainer: pl.Trainer) -> None:
         """Record a row with the mean loss since the last row; reset the sums.
 
         The mean is per unit over all processes, in nats. Keys: "step", "time" (seconds, 3 decimals), "train/loss",
-        "train/lr" and "train/units_per_second". The last (1 decimal) is estimated as this process's pace times the
-        number of processes.
+        "train/lr" and "train/units_per_second". The last (1 decimal) is estimated as this process's pace without
+        validations times the number of processes.
         """
         totals = torch.tensor([self.nll, float(self.units)], dtype=torch.float64, device=trainer.strategy.root_device)
         totals = trainer.strategy.reduce(totals, reduce_op="sum")
-        moment = self.elapsed()
-        pace = self._marked[1] * trainer.world_size / max(moment - self._marked[0], 1e-9)
-        self._marked = (moment, 0)
+        moment, clock = self.elapsed(), self.clock()
+        pace = self._marked[1] * trainer.world_size / max(clock - self._marked[0], 1e-9)
+        self._marked = (clock, 0)
         self.nll, self.units = 0.0, 0
         self.record(
             {

@@ -14,6 +14,7 @@ from phmrun.registry import networks
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 _DROPOUT = {"dropout": 0.1, "input_dropout": 0.1, "output_dropout": 0.1, "word_dropout": 0.0, "weight_dropout": 0.0}
+_HF = {"network": "hf"}
 
 ENTRIES = {"builtin": 1_767, "ptb": 10_000, "wikitext-2": 33_278, "wikitext-103": 267_735}
 """Vocabulary entries of the corpora, end of line and unknown word included."""
@@ -78,14 +79,15 @@ class LanguageModelOptions(HuggingFaceOptions):
         "transformer-xl": {**_DROPOUT, "output_bias": True},
         "tiny": {"width": 128, "layers": 2, "hidden": 192, "inner": 256, "heads": 4, "head_width": 32, "memory": 48},
         "small": {"width": 256, "layers": 3, "hidden": 512, "inner": 512, "heads": 4, "head_width": 64, "memory": 70},
-        "llama-1m": {"family": "llama", "width": 128, "inner": 344, "layers": 5, "heads": 4},
-        "llama-3m": {"family": "llama", "width": 256, "inner": 688, "layers": 4, "heads": 4},
-        "llama-9m": {"family": "llama", "width": 384, "inner": 1024, "layers": 5, "heads": 6},
-        "llama-60m": {"family": "llama", "width": 512, "inner": 1376, "layers": 8, "heads": 8},
-        "gpt2-tiny": {"family": "gpt2", "width": 128, "inner": 512, "layers": 2, "heads": 4},
-        "awd-lstm-ptb": {"width": 400, "layers": 3, "hidden": 1150},
-        "lstm-wikitext-103": {"width": 256, "layers": 4, "hidden": 1024},
+        "llama-1m": {**_HF, "family": "llama", "width": 128, "inner": 344, "layers": 5, "heads": 4},
+        "llama-3m": {**_HF, "family": "llama", "width": 256, "inner": 688, "layers": 4, "heads": 4},
+        "llama-9m": {**_HF, "family": "llama", "width": 384, "inner": 1024, "layers": 5, "heads": 6},
+        "llama-60m": {**_HF, "family": "llama", "width": 512, "inner": 1376, "layers": 8, "heads": 8},
+        "gpt2-tiny": {**_HF, "family": "gpt2", "width": 128, "inner": 512, "layers": 2, "heads": 4},
+        "awd-lstm-ptb": {"network": "awd-lstm", "width": 400, "layers": 3, "hidden": 1150},
+        "lstm-wikitext-103": {"network": "lstm", "width": 256, "layers": 4, "hidden": 1024},
         "transformer-xl-wikitext-103": {
+            "network": "transformer-xl",
             "width": 410,
             "layers": 16,
             "inner": 2100,
@@ -125,8 +127,8 @@ class LanguageModelOptions(HuggingFaceOptions):
         ],
         Unhashed(),
     ] = "tiny"
-    """Sets the sizes. Three are the papers'; the Llamas have so many parameters in their blocks, llama-60m in all, as
-    GaLore's. Explicit keys override it.
+    """Sets the sizes and, except tiny and small, the network. Three are the papers'; the Llamas have so many parameters
+    in their blocks, llama-60m in all, as GaLore's. Explicit keys override it.
     """
     width: int = Field(128, ge=2)
     """Width m of the last outputs and of the word vectors."""

@@ -5,6 +5,8 @@ import pytest
 from phmrun.config import ConfigError, Source, resolve, task_defaults
 from phmrun.config.layering import run_config
 from phmrun.engine.counting import count_parameters
+from phmrun.errors import PhmrunError
+from phmrun.experiments import resolve_request
 from phmrun.layers import options_of
 from phmrun.tasks.lm.config import LanguageModelExperiment
 
@@ -28,17 +30,24 @@ def test_a_network_brings_its_dropouts_and_later_keys_override_them():
 
 
 @pytest.mark.parametrize(
-    ("model", "words", "millions"),
+    ("preset", "words", "millions"),
     [
-        ({"network": "awd-lstm", "preset": "awd-lstm-ptb"}, "ptb", 24.2216),
-        ({"network": "lstm", "preset": "lstm-wikitext-103"}, "wikitext-103", 91.8976),
-        ({"network": "transformer-xl", "preset": "transformer-xl-wikitext-103"}, "wikitext-103", 151.1063),
+        ("awd-lstm-ptb", "ptb", 24.2216),
+        ("lstm-wikitext-103", "wikitext-103", 91.8976),
+        ("transformer-xl-wikitext-103", "wikitext-103", 151.1063),
     ],
 )
-def test_presets_are_the_papers_networks(model, words, millions):
+def test_presets_are_the_papers_networks(preset, words, millions):
     """The standard embedding has neither clusters nor, in the LSTM, output biases."""
-    config = resolved({"model": model, "data": {"name": words}})
+    config = resolved({"model": {"preset": preset}, "data": {"name": words}})
     assert count_parameters(config)["total"] == pytest.approx(millions * 1e6, abs=60)
+
+
+def test_a_preset_of_another_network_is_refused():
+    settings = [("model.network", "lstm", "--model"), ("model.preset", "llama-1m", "--preset")]
+    with pytest.raises(PhmrunError, match="llama-1m is of the network hf, not lstm"):
+        resolve_request("lm", settings)
+    refused({"model": {"network": "llama-1m"}}, "'llama-1m' is a value of model.preset")
 
 
 @pytest.mark.parametrize(
