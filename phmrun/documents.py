@@ -302,7 +302,7 @@ def plain(value: Any, otherwise: Callable[[Any], str] | None = None) -> Any:
         return plain(value.item(), otherwise)
     if otherwise is not None:
         return otherwise(value)
-    raise TypeError(f"cannot be written as JSON: {type(value).__name__}")
+    raise TypeError(f"cannot be written as JSON: {type(value).__name__} {cut(repr(value))}")
 
 
 def restored(value: Any) -> Any:

@@ -20,6 +20,7 @@ from phmrun.config.sections import (
 )
 from phmrun.config.training import BatchConfig, DistillationConfig, TrainingConfig
 from phmrun.documents import Dumper, value_at
+from phmrun.errors import PhmrunError
 from phmrun.escaping import printable
 from phmrun.files import data_dir
 from phmrun.section import Formerly, OpenSection, Section, Unhashed, is_hashed
@@ -196,6 +197,8 @@ def with_decoding(config: Experiment, overrides: Mapping[str, Any]) -> Experimen
         return config
     section = decoding_section(config)
     fields = type(section).model_fields
+    if not fields:
+        raise PhmrunError(f"{config.task} has no settings of decoding: leave out {', '.join(overrides)}")
     if problems := [unknown_key(f"decoding.{key}", fields, None) for key in overrides if key not in fields]:
         raise ConfigError(problems)
     try:

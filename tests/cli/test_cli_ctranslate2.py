@@ -56,7 +56,7 @@ def test_other_tasks_are_referred_to_onnx(phmrun, tiny_run, tmp_path):
     assert result.code == 2
     assert "--format onnx" in result.err
     for arguments, messages in (
-        (("eval", "latest", "--engine", "ctranslate2"), "decoding.engine: there is no such key"),
+        (("eval", "latest", "--engine", "ctranslate2"), "sva has no settings of decoding: leave out engine"),
         (("export", "latest", "--quantization", "int3"), "no quantization 'int3'"),
         (("export", "latest", "--format", "ctranslate2", "--factored"), "only safetensors files keep"),
         (("export", "latest", "--compare", "--checkpoint", "last"), "--compare writes all formats"),
