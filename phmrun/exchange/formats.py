@@ -164,11 +164,12 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
         PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library is missing, the precision is
             unknown, or ``out`` holds other files.
     """
+    other = "transformers" if hasattr(trained.module.network, "model") else "onnx"
     if not TASKS.get(trained.config.task).converts:
         raise PhmrunError(
             f"CTranslate2 exports translation models only; {trained.config.task} is not a sequence-to-sequence task",
             where=trained.run.id,
-            hint=f"phmrun export {trained.run.reference} --format onnx",
+            hint=f"`phmrun export {trained.run.reference} --format {other}` writes the model.",
         )
     trained.load(checkpoint)
     form = Format("ctranslate2", precision=precision)
@@ -206,7 +207,7 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
             _require_close(difference)
-        folders.write_tokenizer(vocabulary, beside, has_kinds=getattr(network, "has_kinds", False))
+        folders.write_tokenizer(vocabulary, beside, network.folder, has_kinds=getattr(network, "has_kinds", False))
     size = sum(file.stat().st_size for file in directory.iterdir())
     return Exported(directory, kind, size, difference, {}, ())
 
@@ -240,7 +241,7 @@ def _require_close(difference: float) -> None:
     Raises:
         PhmrunError: (exit 1) It is above 1e-4 (``TOLERANCE``).
     """
-    if difference > TOLERANCE:
+    if not difference <= TOLERANCE:  # a NaN is none
         what = f"the exported model's outputs differ from the trained model's by {difference:.1e}"
         raise PhmrunError(what, hint="Nothing was written. Try another format.", code=ExitCode.BUG)
 

@@ -6,6 +6,7 @@ truncated singular value decomposition.
 """
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from phmrun.text.tokenizer import TokenizerVocabulary
 
 CLOSE = 1e-3
 """Relative error of an update that is written as a product of two factors."""
+OF_USE = ("chat_template", "mask_token", "model_max_length", "padding_side", "truncation_side")
+"""Settings of a tokenizer that concern its use, not its tokens."""
 CARD = """---
 library_name: {library}
 tags: [phmrun]
@@ -65,7 +68,9 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
     page = CARD.format(library="transformers", name=name, what=what, loader=kind, code=code, **facts)
     write_text(folder / "README.md", page)
     read = type(network).from_pretrained(folder).eval()
-    tokens = torch.randint(network.config.vocab_size, (2, 16), generator=torch.Generator().manual_seed(1))
+    places = getattr(network.config, "max_position_embeddings", None) or 18
+    length = max(1, min(16, places - 2))  # RoBERTa's positions begin at 2
+    tokens = torch.randint(network.config.vocab_size, (2, length), generator=torch.Generator().manual_seed(1))
     expected, logits = (model(input_ids=tokens).logits for model in (network.eval(), read))
     return float((expected - logits).abs().max() / expected.abs().max())
 
@@ -87,12 +92,13 @@ def _add_former_names(path: Path) -> None:
     write_json(path, settings)
 
 
-def write_tokenizer(vocabulary: Any, folder: Path, *, has_kinds: bool = False) -> None:
+def write_tokenizer(vocabulary: Any, folder: Path, base: Path | None, *, has_kinds: bool = False) -> None:
     """Write a tokenizer beside a model; a vocabulary of words has none.
 
     Args:
         vocabulary: Vocabulary of the run.
         folder: Folder of the model.
+        base: Folder of the model that was trained further: its settings of use are kept, such as the template of chats.
         has_kinds: True if the model reads which sentence a token is of (``token_type_ids``).
     """
     if not isinstance(vocabulary, TokenizerVocabulary):
@@ -101,6 +107,11 @@ def write_tokenizer(vocabulary: Any, folder: Path, *, has_kinds: bool = False) -
     marks = {f"{role}_token": vocabulary.tokens[index] for role, index in vocabulary.roles.items()}
     names = ["input_ids", *(["token_type_ids"] if has_kinds else []), "attention_mask"]
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **marks}
+    if base and (base / "tokenizer_config.json").is_file():
+        former = json.loads(read_text(base / "tokenizer_config.json"))
+        settings |= {key: former[key] for key in OF_USE if key in former}
+    if base and (base / "chat_template.jinja").is_file():
+        shutil.copyfile(base / "chat_template.jinja", folder / "chat_template.jinja")
     write_json(folder / "tokenizer_config.json", settings)
 
 

@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import io
 import json
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +20,11 @@ from torch import nn
 
 from phmrun.checksums import checksum_once, stamp_of
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import intact, read_text
+from phmrun.files import intact, is_name, read_text
 from phmrun.registry import extra_package
 from phmrun.text.tokenizer import TokenizerVocabulary, parse_tokenizer
 
+LOG = logging.getLogger("phmrun.models")
 DROPOUTS = ("dropout", "dropout_prob", "dropout_rate", "pdrop")
 """Ends of the names of dropouts in a configuration."""
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep")
@@ -59,16 +61,25 @@ def weight_file(folder: Path) -> Path:
     """Return the file of a folder that says which weights are read: safetensors, its index, or GGUF.
 
     Raises:
-        PhmrunError: (exit 3) The folder has no such file, or several of GGUF.
+        PhmrunError: (exit 3) The folder has no such file, or several of GGUF; or the index names other files than
+            safetensors of the folder.
     """
-    for name in ("model.safetensors", "model.safetensors.index.json"):
-        if (folder / name).is_file():
-            return folder / name
+    if (folder / "model.safetensors").is_file():
+        return folder / "model.safetensors"
+    if (index := folder / "model.safetensors.index.json").is_file():
+        with intact("the index of the weights is", index):
+            parts = {str(part) for part in json.loads(read_text(index))["weight_map"].values()}
+        if odd := [part for part in parts if not (is_name(part) and part.endswith(".safetensors"))]:
+            what = f"the part {odd[0]!r} is no safetensors file of this folder; others are not read"
+            raise PhmrunError(what, where=str(index), code=ExitCode.DATA)
+        return index
     files = sorted(folder.glob("*.gguf"))
     if len(files) == 1:
         return files[0]
     what = "there is no model.safetensors and no single .gguf file; pickles, which can run code, are not read"
     hint = "Download the whole folder, or write it anew with model.save_pretrained(folder)."
+    if not folder.is_dir():
+        what, hint = "there is no such folder", "Models are not downloaded: name the folder of one, not a file of it."
     raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
 
 
@@ -135,7 +146,8 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         head: What the network predicts.
 
     Raises:
-        PhmrunError: (exit 3) The folder is damaged, or weights are missing or have other sizes than it says.
+        PhmrunError: (exit 3) The folder is damaged, or weights are missing, not finite, or have other sizes than it
+            says.
     """
     weights = weight_file(folder)
     settings = read_settings(folder) if settings is None else settings
@@ -150,11 +162,17 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
     if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
         what = f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}"
         raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+    if broken := next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None):
+        raise PhmrunError(f"the weight {broken} has values that are not finite", where=str(folder), code=ExitCode.DATA)
     if head == "CausalLM" and _reads_ahead(model.eval()):
         hint = 'Use the task nli or sva, or "is_decoder": true in its config.json.'
         what = "the network reads the tokens that it should predict"
         raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
-    order = [] if head == "CausalLM" else class_order(read_settings(folder), settings.id2label.values())
+    labels = list(settings.id2label.values())
+    order = [] if head == "CausalLM" else class_order(former := read_settings(folder), labels)
+    if order and not absent and {*map(str.casefold, former.id2label.values())} != {*map(str.casefold, labels)}:
+        names = ", ".join(former.id2label.values())
+        LOG.warning("the classes of %s are %s; they are taken as %s", folder, names, ", ".join(labels))
     if order != sorted(order):
         for rows in [part for part in model.modules() if isinstance(part, nn.Linear)][-1].parameters():
             rows.data = rows.data[order]
@@ -207,7 +225,8 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
             tokenizer = parse_tokenizer(read_text(path))
         roles = _roles_of(folder, tokenizer)
     elif (weights := weight_file(folder)).suffix != ".gguf":
-        raise PhmrunError("there is no tokenizer.json", where=str(folder), code=ExitCode.DATA)
+        hint = "With the model's name: transformers.AutoTokenizer.from_pretrained(name).save_pretrained(folder)."
+        raise PhmrunError("there is no tokenizer.json", where=str(folder), hint=hint, code=ExitCode.DATA)
     else:
         with _readable(folder):
             read = transformers().AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)

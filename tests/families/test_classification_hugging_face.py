@@ -20,7 +20,7 @@ from phmrun.exchange.compress import derivation, layer_of, make_plan
 from phmrun.exchange.factored import has_factors
 from phmrun.exchange.formats import export
 from phmrun.exchange.further_training import further_training
-from phmrun.exchange.transformers_folder import write_peft
+from phmrun.exchange.transformers_folder import write_peft, write_tokenizer, write_transformers
 from phmrun.families.sentence_classification.hugging_face import HuggingFaceClassifier
 from phmrun.layers.linear import Linear
 from phmrun.layers.network import structures_of
@@ -105,6 +105,15 @@ def test_a_classifier_of_a_folder_gets_the_order_of_the_labels(bert, tmp_path):
     torch.testing.assert_close(network.model(input_ids=torch.arange(9)[None]).logits, expected)
 
 
+def test_names_of_other_classes_are_said_and_a_tokenizer_keeps_its_settings(bert, tmp_path, caplog):
+    transformers.AutoModelForSequenceClassification.from_pretrained(bert, num_labels=3).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
+    classifier(tmp_path).read_start()
+    assert "are LABEL_0, LABEL_1, LABEL_2; they are taken as entailment, neutral, contradiction" in caplog.text
+    write_tokenizer(folder_tokenizer(bert, 80), tmp_path, bert)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["mask_token"] == "[MASK]"
+
+
 def test_an_adapter_has_the_order_of_the_folder_s_classes(bert, tmp_path):
     names = dict(enumerate(["NEUTRAL", "CONTRADICTION", "ENTAILMENT"]))
     base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, id2label=names)
@@ -128,6 +137,8 @@ def test_positions_of_roberta_begin_behind_the_padding(bert, tmp_path):
     assert classifier(tmp_path).model.config.pad_token_id == 1  # its tokenizer names no padding
     network = HuggingFaceNetwork(settings, {}, "", None, "SequenceClassification")
     assert network.positions == 10
+    facts = {"name": "x", "facts": {"run": "r", "layer": "dense"}}
+    assert write_transformers(network.model, tmp_path / "x", **facts) < 1e-6
     assert network.model(input_ids=torch.full((1, 10), 5)).logits.shape == (1, 2)
 
 

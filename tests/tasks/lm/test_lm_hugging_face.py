@@ -333,6 +333,9 @@ def test_the_parameters_of_galores_llama():
         ({"config.json": b'{"model_type": "llama"}', "model.safetensors": b"xxxxxxxxxxxx"}, "cannot read the folder"),
         ({"config.json": b'{"model_type": "mine", "auto_map": {}}', "model.safetensors": b"x"}, "never run"),
         ({"a.gguf": b"x", "b.gguf": b"x"}, "no single .gguf"),
+        ({"model.safetensors.index.json": b'{"weight_map": {"w": "y.bin"}}'}, "'y.bin' is no safetensors file"),
+        ({"model.safetensors.index.json": b'{"weight_map": {"w": "../y.safetensors"}}'}, "of this folder"),
+        ({"model.safetensors.index.json": b"{}"}, "the index of the weights is"),
     ],
 )
 def test_a_bad_folder_is_one_error(tmp_path, files, words):
@@ -341,6 +344,8 @@ def test_a_bad_folder_is_one_error(tmp_path, files, words):
     with pytest.raises(PhmrunError, match=words) as refused:
         read_model(tmp_path)
     assert refused.value.code == 3
+    with pytest.raises(PhmrunError, match="no such folder"):
+        read_model(tmp_path / "model.safetensors" / "none")
 
 
 def test_a_network_that_names_no_longest_sequence_is_refused():
@@ -375,7 +380,12 @@ def test_a_network_that_reads_ahead_is_no_language_model(tmp_path):
     with pytest.raises(PhmrunError, match="reads the tokens that it should predict"):
         read_model(tmp_path)
     settings.is_decoder = True
-    assert read_model(tmp_path, settings).training
+    model = read_model(tmp_path, settings)
+    assert model.training
+    model.bert.embeddings.word_embeddings.weight.data[3, 4] = math.nan
+    model.save_pretrained(tmp_path)
+    with pytest.raises(PhmrunError, match=r"word_embeddings.weight has values that are not finite"):
+        read_model(tmp_path, settings)
 
 
 def test_the_padding_row_of_a_folder_is_read_as_it_is(tmp_path):
