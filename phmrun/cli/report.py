@@ -87,6 +87,6 @@ def _write(names: list[str], path: Path, runs_dir: Path, *, refresh: float | Non
         commands = [f"phmrun runs reproduce {run.reference}" for run in runs]
         subject = Subject(f"{heading(runs)}, {counted(len(runs), 'run')}", "\n".join(commands))
     if refresh is None:
-        selection.require_runs(runs_dir)
+        selection.require_runs(names[0], runs_dir)
     written = write_report(subject, statuses, selection.table, path, trials, refresh=refresh or 0.0)
     return written, sum(status.state in LEFT for status in (*statuses, *trials))

@@ -81,7 +81,11 @@ def _design(what: list[str], to: Path) -> list[Path]:
     from phmrun.sweeps.file import load_sweep
 
     path, is_sweep = Path(what[0]), len(what) == 1 and what[0].endswith((".yaml", ".yml"))
-    if not is_sweep or (to / SWEEP).exists() or not path.is_file():
+    if not is_sweep or not path.is_file():
+        return []
+    if (to / SWEEP).exists():
+        if read_text(to / SWEEP) != read_text(path):
+            note(f"{to / SWEEP} stays as it is, which differs from {path}: the results may be of other cells")
         return []
     file = load_sweep(what[0]).file
     beside = [Path(name) for name in (*file.config, *file.plugins) if Path(name).is_relative_to(path.parent)]

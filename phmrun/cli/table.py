@@ -128,7 +128,7 @@ def table(
     else:
         write = render.markdown_page if style == "md" else render.latex_page
         print(write(table.title, *laid(selection)), end="", flush=True)
-    selection.require_runs(runs_dir)
+    selection.require_runs((what or [""])[0], runs_dir)
 
 
 def _list_papers(as_json: bool) -> None:

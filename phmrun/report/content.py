@@ -107,6 +107,7 @@ def _outcome(table: ResultTable, compared: Comparisons) -> str:
     judged = {row: comparison for (row, at), comparison in sorted(compared.items()) if at == column}
     scores = {row: mean for (row, at), mean in means.items() if at == column}
     best = max([row for row in scores if row in judged] or scores, key=lambda row: sign * scores[row])
+    judged = judged if best in judged else {}  # rows whose runs have all diverged have no score
     under = "" if table.headings[column].name == score else table.under(column)
     name, measured = table.names[best] or "the network", f"{title(score)}{under}"
     size = f" with {sizes[0]:,} parameters" if (sizes := table.parameters(best)) else ""

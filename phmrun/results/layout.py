@@ -84,10 +84,11 @@ def lay_out(
 
 
 def _labels(table: ResultTable, row: int) -> list[str]:
-    """Return the labels of a row, with a mark at tuned values at an edge."""
+    """Return the labels of a row, with a mark at tuned values at an edge; values without a column mark the first."""
     edges = {key for entry in table.entries(row) for key in entry.at_edge}
+    marked = edges and (edges & {*table.keys} or {table.keys[0]})
     labels = zip(table.keys, table.rows[row], strict=True)
-    return [f"{label} {EDGE}" if key in edges else label for key, label in labels]
+    return [f"{label} {EDGE}" if key in marked else label for key, label in labels]
 
 
 def _sizes(table: ResultTable, row: int, costs: Sequence[str]) -> list[Any]:

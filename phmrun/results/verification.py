@@ -21,6 +21,7 @@ from phmrun.ledger.manifest import Record
 from phmrun.ledger.record import WEIGHTS
 from phmrun.ledger.sameness import same_experiment
 from phmrun.ledger.scores import score_value
+from phmrun.ledger.status import State
 from phmrun.results.items import RunItems, scores_of_items
 
 INTACT, BROKEN, ABSENT = "intact", "broken", "absent"
@@ -136,6 +137,8 @@ def _files(run: Run, record: Record | None) -> Outcome:
     """
     from phmrun.engine.checkpoints import load_checkpoint
 
+    if record is None and run.status.state is State.QUEUED:
+        return ABSENT, "the run has not begun"
     if record is None:
         return BROKEN, "there is no manifest.json, which every run has"
     run.manifest.check_all(without=("checkpoints",))

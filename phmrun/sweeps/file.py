@@ -114,7 +114,7 @@ class SweepFile(Section):
         if any("seed" in values for values in (self.grid, self.base, *self.include, *self.exclude)):
             raise ValueError("seeds are given by the key seeds, not among the settings")
         if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("a seed is named twice")
+            raise ValueError(f"a seed is named twice in {self.seeds}")
         tuned = {RATE} if self.space is True else self.space.keys()
         # ``tune: true`` searches around the rate that a cell sets; a list replaces the cell's value
         cells = [{key: value} for key, values in self.grid.items() for value in values] + self.include
@@ -124,8 +124,11 @@ class SweepFile(Section):
         keys = {} if self.tune is True else self.tune
         if not isinstance(keys.get(REPLICATES, True), bool):
             raise ValueError("replicates is true or false")
-        if any(not isinstance(values, list) or not values for key, values in keys.items() if key != REPLICATES):
-            raise ValueError("a tuned key has a list of values")
+        if self.tune == {} and "tune" in self.model_fields_set:
+            raise ValueError("tune is empty: name a key with its values, or write tune: true for learning rates")
+        for key, values in keys.items():
+            if key != REPLICATES and (not isinstance(values, list) or not values):
+                raise ValueError(f"tune.{key} is {values!r}, not a list of values; replicates is true or false")
         if self.replicates and len(tuned) != 1:
             raise ValueError("replicates choose the value of one tuned key: replicates alone, or with one key")
         return self

@@ -1,5 +1,6 @@
 """Results of a sweep or of named runs as one long table."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,22 +52,21 @@ class View:
         parts = [self.results.select(task=task) for task in tasks]
         return [replace(self, results=part, table=part.pivot(asked.rows, asked.columns)) for part in parts]
 
-    def require_runs(self, runs_dir: Path) -> None:
+    def require_runs(self, file: str, runs_dir: Path) -> None:
         """Check that at least one cell has a run with its score.
 
-        It is called after all that exists was shown. ``runs_dir`` is for the message.
+        It is called after all that exists was shown. ``file``, the sweep's, and ``runs_dir`` are for the message.
 
         Raises:
             PhmrunError: (exit 3) No cell has one.
         """
         if not any(figure.values for figure in self.table.cells.values()):
-            raise PhmrunError(
-                f"none of its cells has a finished run in {runs_dir}",
-                where=self.table.title or None,
-                hint="`phmrun sweep FILE --plan` shows how far the cells are; --runs-dir names another directory of "
-                "runs.",
-                code=ExitCode.DATA,
-            )
+            what = f"none of its cells has a finished run in {runs_dir}"
+            if any(status.cell.searching for status in self.statuses):
+                what = "no row has a result before the trials of all rows have ended"
+            command = f"phmrun sweep {shlex.quote(file)} --plan" if self.statuses else "phmrun runs list"
+            hint = f"`{command}` shows how far they are; --runs-dir names another directory of runs."
+            raise PhmrunError(what, where=self.table.title or None, hint=hint, code=ExitCode.DATA)
 
 
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:

@@ -97,7 +97,7 @@ def find_vectors(path: Path) -> Path:
         if candidate.is_file():
             return candidate
     what = f"the word vectors are neither here nor in the data directory: {path}"
-    hint = "Run: phmrun data fetch glove --split 6B.300d, then --set data.vectors=glove/glove.6B.300d.txt"
+    hint = "Run: phmrun data fetch glove --split 6B.300d, then set data.vectors to glove/glove.6B.300d.txt"
     raise PhmrunError(what, where="data.vectors", hint=hint, code=ExitCode.DATA)
 
 

@@ -77,6 +77,9 @@ def test_the_first_broken_link_is_named(phmrun, copied, file, link):
 def test_a_run_without_its_manifest_is_not_whole(phmrun, copied):
     (copied.path / MANIFEST).unlink()
     assert "the chain is broken at files: there is no manifest.json" in phmrun("verify", str(copied.path)).err
+    queued = Run.create(copied.path.parent, f"sva-files-dense-1-{0:012}", copied.config_text)
+    assert (done := phmrun("verify", str(queued.path))).code == 0
+    assert "the run has not begun" in done.out
 
 
 def test_changed_raw_data_and_damaged_prepared_data(phmrun, copied, trained):

@@ -63,9 +63,10 @@ def test_a_table_is_a_sweep(written):
         ({"task": "toy", "seeds": 0}, "seeds"),
         ({"task": "toy", "seeds": [-1]}, "seeds"),
         ({"task": "toy", "reduced": "less"}, "belongs to a table"),
-        ({"task": "toy", "tune": {"replicates": True, "training.clip": True}}, "a tuned key has a list of values"),
+        ({"task": "toy", "tune": {"replicates": True, "training.clip": True}}, "clip is True, not a list of values"),
         ({"task": "toy", "tune": {"replicates": "maybe"}}, "replicates is true or false"),
-        ({"task": "toy", "tune": {"training.clip": []}}, "a tuned key has a list of values"),
+        ({"task": "toy", "tune": {"training.clip": []}}, "tune.training.clip is [], not a list of values"),
+        ({"task": "toy", "tune": {}}, "tune is empty"),
         ({"table": "TABLE", "grid": {"layer": ["phm"]}}, "grid has row and column only"),
         ({"table": "TABLE", "grid": {"row": ["PMH"]}}, "there is no row 'PMH'"),
         ({"table": "TABLE", "grid": {"column": ["D"]}}, "there is no column 'D'"),
@@ -120,7 +121,6 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
         (True, 2, False),
         ({"training.optimizer.lr": [0.1, 1], "training.clip": [1, 5]}, 6, False),
         ({"training.optimizer.name": ["adam", "muon"]}, 6, False),
-        ({}, 6, False),
     ],
 )
 def test_each_of_three_or_more_seeds_searches_one_key_of_numbers_by_default(written, tune, seeds, each):

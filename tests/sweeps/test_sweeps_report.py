@@ -139,6 +139,8 @@ def test_outcome_is_the_verdict_in_one_sentence(stood, tmp_path):
         "The best test accuracy (%) is 82.25, of phm n=2 with 72 parameters; nothing is compared, since a verdict "
         "needs two or more seeds of a row and of dense."
     )
+    runless = {(len(table.rows), 0): differences(table)[1, 0]}  # a row of diverged seeds alone
+    assert outcome(table, runless, statuses) == outcome(table, {}, statuses)
 
 
 def test_watched_page_of_runs_loads_itself_and_escapes_their_names(tmp_path, monkeypatch):

@@ -81,6 +81,9 @@ def test_cells_run_exactly_once_and_make_a_table_verified_and_stored(phmrun):
     phmrun("results", "restore", "results", "--runs-dir", "restored")
     stored = json.loads(phmrun("table", "results/mine/sweep.yaml", "--runs-dir", "restored", "--json"))
     assert stored["cells"][1]["verdict"] == "different"  # beside a copy of own.yaml, without the script
+    Path("results/mine/sweep.yaml").write_text(Path("sweep.yaml").read_text() + "title: another\n")
+    again = completed(["results", "add", "sweep.yaml", "--to", "results/mine"], Path.cwd())
+    assert "results/mine/sweep.yaml stays as it is" in again.stderr
     phmrun("report", "sweep.yaml", "--out", "report")
     assert "phm n=4" in Path("report.md").read_text()
     (run,) = Path("runs").glob("script-job-phm-2-*")

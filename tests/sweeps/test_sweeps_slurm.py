@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from toy_planner import PROGRAM, planned
 
+from phmrun.errors import PhmrunError
 from phmrun.files import last_lines
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.executors.slurm import Slurm
@@ -53,6 +54,9 @@ def test_an_array_carries_out_every_run(sweep, cluster):
     assert [str(status.state) for status in statuses] == ["done", "failed", "done", "failed"]
     assert last_lines(workplace.log(statuses[1].cell.run_id)) == ["phmrun: error: out of memory: no more"]
     assert slurm.queued() == set()
+    (cluster.parent / "bin" / "squeue").write_text("#!/bin/sh\necho no contact >&2; exit 1\n")
+    with pytest.raises(PhmrunError, match="squeue refused: no contact"):  # or each run would be submitted twice
+        slurm.queued()
 
 
 def test_a_task_that_is_signalled_goes_on_after_it_was_queued_again(sweep, cluster, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 from phmrun.errors import PhmrunError
 from phmrun.ledger import Run, State
 from phmrun.results.comparison import differences
+from phmrun.results.layout import lay_out
 from phmrun.sweeps.cell_status import survey
 from phmrun.sweeps.file import load_sweep
 from phmrun.sweeps.plan import varied
@@ -76,6 +77,13 @@ def test_the_best_validation_chooses(rows, tmp_path):
     table = results_of(chosen, survey(chosen, tmp_path / "runs")).pivot()
     assert table.keys == ("layer", RATE)
     assert table.rows == (("dense", "0.01"), ("phm", "0.01"))
+    edge = replace(chosen, cells=[replace(cell, at_edge=(RATE,)) for cell in chosen.cells])
+    ((_, lines),), _ = lay_out(results_of(edge, survey(edge, tmp_path / "runs")).pivot(), {})
+    assert lines[0][:2] == ["dense", "0.01 (edge)"]
+    alone = [replace(cell, at={"layer": cell.at["layer"]}, own_choice=(RATE,)) for cell in edge.cells]
+    edge = replace(edge, cells=alone)
+    ((_, lines),), _ = lay_out(results_of(edge, survey(edge, tmp_path / "runs")).pivot(), {})
+    assert lines[0][0] == "dense (edge)"  # each seed has its own value, so that there is no column for it
 
 
 def test_a_best_value_at_the_edge_extends_the_space_of_all_rows(rows):

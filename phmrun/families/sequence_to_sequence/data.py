@@ -223,7 +223,8 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
         raise PhmrunError(
             "the run has no data: its checkpoint was imported without any",
             where="data.name",
-            hint="Give --prefix corpus/ (corpus/train.en, corpus/train.de …), or --data NAME (`phmrun data list`).",
+            hint="Import it again, or train it further, with --prefix corpus/ (corpus/train.en, corpus/train.de …), or "
+            "with --data NAME (`phmrun data list`).",
             code=ExitCode.DATA,
         )
     if data.name == "builtin":

@@ -141,12 +141,17 @@ class Slurm:
 def _tasks(job: str) -> list[int]:
     """Return the numbers of an array job's tasks that SLURM lists, from 0.
 
-    The result is empty if it lists none, fails, or is missing.
+    The result is empty if it lists none, does not know the job any more, or is missing.
+
+    Raises:
+        PhmrunError: (exit 2) SLURM fails otherwise.
     """
     try:
         listed = _call("squeue", "--noheader", "--array", f"--jobs={job}", "--format=%K")
-    except PhmrunError:  # the job has ended, or this is no machine of the cluster
-        return []
+    except PhmrunError as error:
+        if "Invalid job id" in error.what or error.__cause__:  # the job has ended, or this is no machine of the cluster
+            return []
+        raise
     return [int(word) for word in listed.split() if word.isdecimal()]
 
 
