@@ -25,7 +25,7 @@ def count_params(
     No weights are allocated.
 
     If the task's data are not on this machine, the largest vocabulary allowed is counted. --paper lists a paper's
-    counts instead. One of both is required; with --paper, the task is ignored.
+    counts instead. One of both is required.
 
     Args:
         paper: Instead of a task: all parameter counts that a paper prints, next to those computed here.
@@ -34,6 +34,8 @@ def count_params(
         phmrun count-params nmt --preset base --layer phm --n 8
         phmrun count-params --paper all
     """
+    if paper is not None and options.task:
+        raise PhmrunError("a paper's networks have its own settings: leave out the task", where="--paper")
     if paper is not None:
         _audit(paper, as_json)
         return

@@ -1,5 +1,6 @@
 """Errors in a configuration: collected, worded, and raised together."""
 
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ def from_validation(
     """Return pydantic's errors as problems, with valid values or ranges.
 
     Names similar to an invalid one are suggested. The origin of an error is that of its key, else of the key's section.
-    Otherwise it is all those of the keys inside, joined by commas, or None. A key has one problem.
+    Otherwise it is those of the keys inside that it names, or else of all, joined by commas, or None. A key has one
+    problem.
 
     Args:
         error: Error of pydantic.
@@ -94,9 +96,10 @@ def from_validation(
         close = nearest(value, expected) if isinstance(value, str) and kind in ("literal_error", UNREGISTERED) else []
         # An error of a whole section comes from the origins of its keys.
         labels = [origin[name] for name in (key, key.rpartition(".")[0]) if name in origin]
-        members = dict.fromkeys(label for name, label in origin.items() if name.startswith(f"{key}."))
-        origin_label = labels[0] if labels else ", ".join(members) or None
+        inside = {name: label for name, label in origin.items() if name.startswith(f"{key}.")}
         what = _wording(kind, detail["msg"], value)
+        named = {name: label for name, label in inside.items() if name.rpartition(".")[2] in re.findall(r"\w+", what)}
+        origin_label = labels[0] if labels else ", ".join(dict.fromkeys((named or inside).values())) or None
         if isinstance(value, str) and value in _valid_values(schema, (*path[:-1], "preset")):
             what = f"{value!r} is a value of {key.rpartition('.')[0]}.preset"
         what = f"{problems[key].what} or {what}" if key in problems else what

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_yaml
-from phmrun.errors import PhmrunError, unknown
+from phmrun.errors import PhmrunError, nearest
 from phmrun.ledger.directory import CONFIG, STATUS
 from phmrun.ledger.history import shown
 from phmrun.ledger.run import Run
@@ -110,7 +110,11 @@ def require_column(runs: Sequence[Run], name: str, where: str) -> None:
         PhmrunError: (exit 2) No run has a value in it, and it is none of :data:`COLUMNS`. ``where`` names the option.
     """
     if runs and name not in COLUMNS and all(value_of(run, name) is None for run in runs):
-        raise unknown("column", name, [*COLUMNS, *score_names(runs)], where=where)
+        ends = {key.rpartition(".")[2] for run in runs for key in run.settings}
+        valid = [*COLUMNS, *score_names(runs)]
+        close = f"Did you mean {' or '.join(map(repr, close))}? " if (close := nearest(name, {*ends, *valid})) else ""
+        hint = f"{close}Settings are columns, too: training.optimizer.lr, or its end, lr."
+        raise PhmrunError(f"there is no column {name!r}", where=where, valid=valid, hint=hint)
 
 
 def telling_settings(runs: Sequence[Run]) -> list[str]:

@@ -27,3 +27,4 @@ def test_a_paper(phmrun):
     arc = next(row for row in rows if row["row"] == "Symmetry Matrix / Arc Classifier")
     assert (arc["published"], arc["computed"], arc["verdict"]) == ("1200", 1200, "follows")
     assert "follows" in phmrun("count-params", "--paper", "matsuno").out
+    assert "leave out the task" in phmrun("count-params", "nmt", "--paper", "matsuno").err

@@ -84,8 +84,9 @@ def test_list_has_columns_of_what_differs_and_filters_by_it(runs_dir: Path) -> N
     assert heads == ["run", "state", "layer", "seed", "lr", "test/bleu", "parameters", "step"]
     wanted = ("runs", "list", "--where", "lr=0.2", "--columns", "seed,lr,state")
     assert phmrun(runs_dir, *wanted)[0].split() == ["run", "seed", "lr", "state", "nmt-other-3", "3", "0.2", "done"]
-    with pytest.raises(PhmrunError, match="no column 'rate'"):
-        phmrun(runs_dir, "runs", "list", "--where", "rate=0.2")
+    with pytest.raises(PhmrunError, match="no column 'lrr'") as refused:
+        phmrun(runs_dir, "runs", "list", "--where", "lrr=0.2")
+    assert "Did you mean 'lr'" in str(refused.value.hint)
 
 
 def test_list_is_one_line_a_run_in_80_columns(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
