@@ -144,10 +144,12 @@ class Results:
             baseline are left out.
 
         Raises:
-            PhmrunError: (exit 2) As :meth:`pivot`, or a key of ``baseline`` or ``test`` has no value.
+            PhmrunError: (exit 2) As :meth:`pivot`, or no experiment has the values of ``baseline`` or ``test``.
         """
         for where, values in (("baseline", baseline), ("test", test)):
             self._require(values or {}, where)
+            if values and not any(entry.matches(values) for entry in self.entries):
+                raise PhmrunError(f"no experiment has {dict(values)}", where=where)
         kept = self.entries
         if test is not None:
             kept = tuple(e for e in kept if e.matches(test) or (e.matches(baseline) if baseline else e.is_baseline))
