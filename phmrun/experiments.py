@@ -230,12 +230,15 @@ class TrainedRun:
             **decoding: Keys of the decoding section to replace.
 
         Raises:
-            PhmrunError: A line is malformed, or there is no such key.
+            PhmrunError: ``lines`` is no list of texts, a line is malformed, or there is no such key.
         """
+        texts = [*lines]
+        if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
+            raise PhmrunError(f"predict takes a list of texts, not {lines!r:.60}", hint='Write predict(["a text"]).')
         from phmrun.engine import trained_model
 
         predictor = trained_model.open_run(self.run).predictor(decoding=decoding)
-        predictions = [Prediction(answer.text, answer.values) for answer in predictor.predict(lines)]
+        predictions = [Prediction(answer.text, answer.values) for answer in predictor.predict(texts)]
         predictor.coverage.note_unknown("lines")
         return predictions
 
@@ -391,6 +394,8 @@ def _requested(
     for name in arguments:
         if name not in ARGUMENTS:
             raise unknown("argument", name, [*ARGUMENTS, "config", "plugins", "settings"])
+    if not isinstance(settings or {}, Mapping):
+        raise PhmrunError(f"settings={settings!r:.60} is no mapping", hint='Write settings={"model.width": 32}.')
     requested = [(ARGUMENTS[name], value, name) for name, value in arguments.items() if value is not None]
     requested += [(key, value, "settings") for key, value in (settings or {}).items()]
     return resolve_request(

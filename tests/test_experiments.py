@@ -58,6 +58,11 @@ def test_distillation_needs_a_teacher():
         phmrun.train("sva", settings={"distillation.weight": 0.9})
 
 
+def test_settings_are_a_mapping():
+    with pytest.raises(PhmrunError, match=r"settings=\['model.width=32'\] is no mapping"):
+        phmrun.plan("sva", settings=["model.width=32"])
+
+
 def test_a_plan_is_the_run_that_would_be(run, settings):
     plan = phmrun.plan("sva", **settings)
     assert plan.run_id == run.id
@@ -72,6 +77,9 @@ def test_a_run_is_opened_evaluated_and_asked(run):
     (answer,) = again.predict(["n1s w2"])
     assert answer.values["prediction"] == answer.split()[0]
     assert answer.split("\t")[0] in ("singular", "plural")
+    for lines in ("n1s w2", ["n1s w2", 3]):
+        with pytest.raises(PhmrunError, match="predict takes a list of texts, not"):
+            again.predict(lines)
 
 
 def test_importing_the_package_brings_no_torch():
