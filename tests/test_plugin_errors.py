@@ -16,7 +16,9 @@ MODULE = (
     "import torch\nfrom phmrun.registry import LOSSES\nclass Mine(torch.nn.Module):\n"
     "    def forward(self, logits, targets, **more):\n        return None\nLOSSES.add('mine', Mine())\n"
 )
+SCHEDULE = "from phmrun.registry import SCHEDULES\ndef mine(settings):\n    return 0.1\nSCHEDULES.add('mine', mine)\n"
 CASES = {
+    "is a number": (SCHEDULE, "schedule.name=mine", 4, "mine.py:2: mine of the plug-in does not keep"),
     "raises": (LOSS.format("return {}['key']"), "loss=mine", 4, "mine.py:3: the plug-in raises KeyError"),
     "exits": (LOSS.format("raise SystemExit(0)"), "loss=mine", 4, "mine.py:3: the plug-in raises SystemExit"),
     "inherits all but one": (MODULE, "loss=mine", 4, "mine.py:3: Mine of the plug-in does not keep"),
@@ -45,4 +47,4 @@ def test_an_error_in_a_plug_in_names_its_line_and_fails_the_run(tmp_path, case):
     assert done.returncode == code, done.stderr
     assert text in " ".join(done.stderr.split())
     states = [json.loads(path.read_text())["state"] for path in tmp_path.glob("runs/*/status.json")]
-    assert states == (["failed"] if code == 4 else [])
+    assert states == (["failed"] if code == 4 and "schedule" not in setting else [])  # that is built before the run

@@ -130,8 +130,12 @@ def build_schedule(name: str, **settings: object) -> Schedule:
 
     Raises:
         PhmrunError: (exit 2) There is no such schedule.
+        TypeError: The registered object returns no function.
     """
-    schedule: Schedule = SCHEDULES.get(name, where="training.schedule.name")(Settings(**settings))  # type: ignore[arg-type]
+    factory = SCHEDULES.get(name, where="training.schedule.name")
+    schedule: Schedule = factory(Settings(**settings))  # type: ignore[arg-type]
+    if not callable(schedule):
+        raise TypeError(f"the schedule {name!r} must return a function of the step, not {schedule!r:.40}")
     return schedule
 
 
