@@ -29,9 +29,16 @@ def plugin_error(error: BaseException) -> PhmrunError | None:
                 return PhmrunError(f"the plug-in raises {summary}", where=where, hint=hint, code=ExitCode.TRAINING)
     for used in () if isinstance(error, SystemExit) else _objects(error):
         what = f"{used.__name__} of the plug-in does not keep to its interface: {summary}"
-        where = f"{inspect.getsourcefile(used)}:{inspect.getsourcelines(used)[1]}"
-        return PhmrunError(what, where=where, hint=hint, code=ExitCode.TRAINING)
+        return PhmrunError(what, where=place_of(used), hint=hint, code=ExitCode.TRAINING)
     return None
+
+
+def place_of(thing: Any) -> str:
+    """Return file and line of a class or function; the module of other objects, and without source."""
+    try:
+        return f"{inspect.getsourcefile(thing)}:{inspect.getsourcelines(thing)[1]}"
+    except (OSError, TypeError):
+        return str(thing.__module__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

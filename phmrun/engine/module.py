@@ -26,6 +26,7 @@ from phmrun.engine.schedules import Schedule
 from phmrun.errors import PhmrunError
 from phmrun.layers import Structure
 from phmrun.layers.network import replace_structures
+from phmrun.plugin_errors import place_of
 from phmrun.registry import LOSSES, TASKS, networks
 from phmrun.text.vocabulary import EOS
 
@@ -395,7 +396,7 @@ def build_network(family: str, config: Any, *sizes: int) -> nn.Module:
         form = "Network(options, sizes, structures)" if isinstance(network, type) else "build(config, *sizes)"
         what = f"the network {model.network!r} cannot be called as {form}: {error}"
         hint = "`phmrun new network NAME` writes one that works."
-        raise PhmrunError(what, where="model.network", hint=hint) from error
+        raise PhmrunError(what, where=place_of(network), hint=hint) from error
     built: nn.Module = cast(Any, network)(*arguments)
     return built
 

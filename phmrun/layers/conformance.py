@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from phmrun.errors import PhmrunError
+from phmrun.plugin_errors import place_of
 
 NEEDED = {
     "reset_parameters": "def reset_parameters(self, std: float) -> None, which draws the parameters",
@@ -39,7 +40,7 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
         raise PhmrunError(f"{structure!r} is no structure", hint="Derive it from phmrun.layers.Structure.")
     for name, line in NEEDED.items():
         if getattr(structure, name) is getattr(base, name):
-            raise _slip(structure, f"has no {name}", f"Define {line}.")
+            raise class_error(structure, f"has no {name}", f"Define {line}.")
     signature = inspect.signature(structure.__init__)
     parameters = list(signature.parameters.values())[1:]
     options = parameters[2:]
@@ -50,14 +51,14 @@ def check_class(structure: type[Any], base: type[Any]) -> None:
     ]
     if [parameter.name for parameter in parameters[:2]] != ["out_features", "in_features"] or wrong:
         wanted = 'def __init__(self, out_features: int, in_features: int, *, option: Annotated[int, "its meaning"] = 4)'
-        raise _slip(structure, f"has the constructor {signature}", f"Write {wanted}.")
+        raise class_error(structure, f"has the constructor {signature}", f"Write {wanted}.")
     # Listings call check with the defaults for every size.
     try:
         inspect.signature(structure.check).bind(1, 1, **{option.name: option.default for option in options})
     except TypeError as error:
         names = "".join(f", {option.name}" for option in options)
         hint = f"Write def check(cls, out_features, in_features{', *' if options else ''}{names}) -> str | None."
-        raise _slip(structure, f"does not take all of its options in check: {error}", hint) from error
+        raise class_error(structure, f"does not take all of its options in check: {error}", hint) from error
 
 
 def built(structure: type[Any], out_features: int, in_features: int, **options: Any) -> Any:
@@ -74,14 +75,15 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
         with torch.device("meta"):
             trial = structure(*size, **options)
             trial.reset_parameters(1.0)
-            shape = size
+            returned = due = f"a Tensor of shape {[*size]}"
             with suppress(NotImplementedError, RuntimeError):  # an operation that needs real numbers
-                shape = tuple(trial.materialize().shape)
+                w = trial.materialize()
+                returned = f"a Tensor of shape {[*w.shape]}" if isinstance(w, torch.Tensor) else f"{w!r:.40}"
         # Without this check, a wrong shape fails in the first matrix product with torch's message.
-        if shape != size:
-            raise _slip(structure, f"builds a matrix of shape {list(shape)} where {list(size)} is due")
+        if returned != due:
+            raise class_error(structure, f"returns {returned} from materialize, where {due} is due")
         if not any(True for _ in trial.parameters()):
-            raise _slip(structure, "has no parameters", "Make them nn.Parameter and attributes of self.")
+            raise class_error(structure, "has no parameters", "Make them nn.Parameter and attributes of self.")
         _TRIED.add(structure)
     return structure(*size, **options)
 
@@ -90,13 +92,6 @@ _TRIED: set[type] = set()
 """Classes that were validated in this process."""
 
 
-def _slip(structure: type, fault: str, hint: str | None = None) -> PhmrunError:
-    """Return an error about a faulty class, with the place of its source.
-
-    Without source, the place is its module.
-    """
-    try:
-        where = f"{inspect.getsourcefile(structure)}:{inspect.getsourcelines(structure)[1]}"
-    except (OSError, TypeError):
-        where = structure.__module__
-    return PhmrunError(f"the structure {structure.__qualname__} {fault}", where=where, hint=hint)
+def class_error(structure: type, fault: str, hint: str | None = None) -> PhmrunError:
+    """Return an error about a faulty class, with the place of its source."""
+    return PhmrunError(f"the structure {structure.__qualname__} {fault}", where=place_of(structure), hint=hint)

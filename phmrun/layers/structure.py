@@ -105,13 +105,11 @@ class Structure(nn.Module):
 
     def __init__(self, out_features: int, in_features: int, **options: Any) -> None:
         super().__init__()
-        lacking = self.defaults().keys() ^ options.keys()
+        lacking = sorted(self.defaults().keys() ^ options.keys())
         if lacking:
             passed = ", ".join(f"{name}={name}" for name in self.defaults())
-            raise PhmrunError(
-                f"the class {type(self).__qualname__} does not hand its options to the structure: {', '.join(lacking)}",
-                hint=f"Call super().__init__(out_features, in_features{', ' if passed else ''}{passed}).",
-            )
+            hint = f"Call super().__init__(out_features, in_features{', ' if passed else ''}{passed})."
+            raise conformance.class_error(type(self), f"does not hand its options on: {', '.join(lacking)}", hint)
         # Check before creating parameters: torch's own error would not mention the option.
         reason = self.misfit(out_features, in_features, **options)
         if reason:

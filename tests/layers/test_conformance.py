@@ -86,8 +86,9 @@ def test_what_a_class_lacks_is_said_when_it_is_registered(tmp_path, methods, sai
 @pytest.mark.parametrize(
     ("methods", "said"),
     [
-        ({"__init__": SOUND["__init__"].replace("in_features, k=k", "in_features")}, "does not hand its options .* k"),
-        ({"materialize": SOUND["materialize"].replace("self.matrix", "self.matrix.t()")}, r"\[5, 3\] where \[3, 5\]"),
+        ({"__init__": SOUND["__init__"].replace("k=k", "z=k, b=1")}, "does not hand its options on: b, k, z"),
+        ({"materialize": SOUND["materialize"].replace("self.matrix", "self.matrix.t()")}, r"\[5, 3\] from .* \[3, 5\]"),
+        ({"materialize": SOUND["materialize"].replace("return ", "")}, r"returns None from .* \[3, 5\] is due"),
         (
             {
                 "__init__": SOUND["__init__"].replace(
@@ -100,8 +101,9 @@ def test_what_a_class_lacks_is_said_when_it_is_registered(tmp_path, methods, sai
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
 def test_what_a_class_does_wrongly_is_said_when_it_is_built(tmp_path, methods, said):
-    with pytest.raises(PhmrunError, match=said):
+    with pytest.raises(PhmrunError, match=said) as caught:
         built(tmp_path, **methods)
+    assert caught.value.where.endswith("own.py:7")
 
 
 def square_structure(squares: bool) -> str:
