@@ -92,6 +92,7 @@ class Registry:
         self.kind = kind
         self.group = group
         self._registered: dict[str, Any] = {}
+        self.places: dict[str, str] = {}  # file and line that call `add`
 
     @property
     def _announced(self) -> Mapping[str, Sequence[Announcement]]:
@@ -162,15 +163,17 @@ class Registry:
         if not NAME.fullmatch(name):
             what = f"{name!a} is not a valid name of a {self.kind}"
             raise PhmrunError(what, hint="A name consists of letters, digits and . _ + - /, 80 at most.")
+        hint = "Register it under another name."
         if name in self._announced and not _is_at(value, self._only(name).point.value):
-            raise PhmrunError(f"the {self.kind} name {name!r} is reserved by {self._only(name).origin}")
+            raise PhmrunError(f"the {self.kind} name {name!r} is reserved by {self._only(name).origin}", hint=hint)
         taken = self._registered.get(name, value)
         # Without module and memory address, so that a plug-in file may be loaded again.
         titles = (str(getattr(thing, "__qualname__", thing)) for thing in (taken, value))
         former, new = (re.sub(" at 0x[0-9a-f]+", "", title) for title in titles)
         if former != new:
-            raise PhmrunError(f"the {self.kind} name {name!r} is already taken")
-        self._registered[name] = value
+            raise PhmrunError(f"the {self.kind} name {name!r} is already taken", hint=hint)
+        self._registered[name], frame = value, sys._getframe(1)
+        self.places[name] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 TASKS = Registry("task", "phmrun.tasks")
@@ -183,13 +186,16 @@ SCHEDULES = Registry("schedule", "phmrun.schedules")
 DATASETS = Registry("dataset", "phmrun.datasets")
 
 
-@functools.cache
+FAMILIES: dict[str, Registry] = {}
+"""Registries of networks, by the families that were asked for."""
+
+
 def networks(family: str) -> Registry:
     """Return the registry of a family's networks, which ``model.network`` names.
 
-    The result is cached. Families are "sva", "nli", "parse", "lm", "sequence_to_sequence" and those of packages.
+    Families are "sva", "nli", "parse", "lm", "sequence_to_sequence" and those of packages.
     """
-    return Registry("network", f"phmrun.networks.{family}")
+    return FAMILIES.setdefault(family, Registry("network", f"phmrun.networks.{family}"))
 
 
 def _is_at(value: Any, place: str) -> bool:
@@ -249,7 +255,7 @@ def load_plugin(path: Path) -> str:
     """Import a plug-in file, and return its SHA-256.
 
     Each call executes the file, also if it was loaded before. The file registers its objects, and can import modules of
-    its folder. A :class:`PhmrunError` of the file itself is passed on.
+    its folder. A :class:`PhmrunError` of the file itself is passed on, with file and line if it names no place.
 
     Raises:
         PhmrunError: (exit 2) The file does not exist, is not a Python file, or raises an error.
@@ -268,14 +274,15 @@ def load_plugin(path: Path) -> str:
     sys.path.append(folder)  # last, so that no file of the folder hides an installed module
     try:
         spec.loader.exec_module(module)
-    except PhmrunError:
-        raise
     except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if Path(frame.filename).absolute() == path.absolute()]
         line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
-        what = f"the plug-in does not import: {type(error).__name__}: {error}"
-        raise PhmrunError(what, where=f"{path}:{line}" if line else str(path)) from error
+        where = f"{path}:{line}" if line else str(path)
+        if isinstance(error, PhmrunError):
+            error.where = error.where or where
+            raise
+        raise PhmrunError(f"the plug-in does not import: {type(error).__name__}: {error}", where=where) from error
     finally:
         sys.path.remove(folder)
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -316,7 +323,7 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
 
     Raises:
         PhmrunError: (exit 2) A file does not exist, is not a Python file, or raises an error; or two have one name. A
-            module has changed since this process imported it, and would be used as it was.
+            module has changed since this process imported it, and would be used as it was. A metric names no task.
     """
     sums, marks = dict[Path, str](), dict[str, str]()
     for path in paths or ():
@@ -330,6 +337,11 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
             if marks.setdefault(mark, digest) != digest:
                 raise PhmrunError(f"two files have the name of {mark}", where=str(path), hint="Rename one of them.")
         sums |= files
+    for name, place in METRICS.places.items():
+        tasks = getattr(METRICS._registered.get(name), "tasks", ())
+        if isinstance(tasks, str) or not {*tasks} <= {*TASKS.names()}:
+            what = f"the metric {name!r} has tasks={tasks!r}, which is no tuple of tasks"
+            raise PhmrunError(what, where=place, valid=TASKS.names(), hint='Write for example tasks=("sva",).')
     return sums
 
 

@@ -13,6 +13,7 @@ from tiny_experiments import write_agreement
 from phmrun import registry
 from phmrun.config import ConfigError, Source, resolve, run_id
 from phmrun.engine.code import changed_plugins
+from phmrun.engine.module import build_network
 from phmrun.errors import PhmrunError
 from phmrun.files import write_text
 from phmrun.registry import METRICS, TASKS, load_plugin, load_plugins, networks
@@ -130,6 +131,7 @@ class Untyped:
 
 networks("sva").add("typed", Typed)
 networks("sva").add("untyped", Untyped)
+networks("agreement").add("elsewhere", Untyped)
 """
 
 
@@ -146,6 +148,8 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
         resolved("tpyed", depth=3)
     assert [problem.key for problem in mistyped.value.problems] == ["model.network"]
     assert "one of your own needs --plugin FILE" in mistyped.value.problems[0].what
+    with pytest.raises(ConfigError, match=r"mine\.py:18 has it in networks\('agreement'\), not networks\('sva'\)"):
+        resolved("elsewhere")
     deep = resolved("typed", depth=3)
     assert (deep.model.depth, deep.model.width) == (3, schema().model.width)
     assert isinstance(deep, schema)
@@ -156,6 +160,8 @@ def test_the_options_of_a_plug_ins_network_are_typed_keys_of_the_model(tmp_path,
             resolved("typed", **values)
     with pytest.raises(PhmrunError, match=r"model\.depth: there is no such key"):
         resolved("untyped", depth=3)
+    with pytest.raises(PhmrunError, match=r"mine\.py:13: the network 'untyped' cannot be called"):
+        build_network("sva", resolved("untyped"))
     shown = phmrun(tmp_path, "schema", "sva", "--plugin", "mine.py", "--model", "typed")
     assert "Number of maps of the plug-in." in shown.stdout
 
@@ -164,6 +170,25 @@ def test_a_plug_in_with_a_metric_is_loaded_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(METRICS, "_registered", dict(METRICS._registered))
     (tmp_path / "a.py").write_text("import phmrun.metric as m\nm.METRICS.add('a', m.Metric('a', measure=lambda s: s))")
     assert load_plugin(tmp_path / "a.py") == load_plugin(tmp_path / "a.py")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("r.METRICS.add('m', Metric('m', tasks=('sva', 'svaa')))", r"'m' has tasks=\('sva', 'svaa'\)"),
+        ("r.METRICS.add('m', Metric('m', tasks='sva'))", "'m' has tasks='sva'"),
+        ("r.SCHEDULES.add('constant', 1)", "the schedule name 'constant' is reserved"),
+        ("register('mine')(type('Mine', (), {}))", "is no structure"),
+    ],
+)
+def test_a_faulty_registration_names_the_line_of_the_plug_in(tmp_path, monkeypatch, source, words):
+    for name in ("_registered", "places"):
+        monkeypatch.setattr(METRICS, name, {})
+    head = "import phmrun.registry as r; from phmrun.layers import register; from phmrun.metric import Metric"
+    (tmp_path / "mine.py").write_text(f"{head}\n{source}")
+    with pytest.raises(PhmrunError, match=words) as caught:
+        load_plugins([tmp_path / "mine.py"])
+    assert (caught.value.where, bool(caught.value.hint)) == (f"{tmp_path / 'mine.py'}:2", True)
 
 
 def test_modules_beside_a_plug_in_are_part_of_the_run_id(tmp_path):

@@ -10,7 +10,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, core_schema
 
-from phmrun.registry import Registry
+from phmrun.registry import FAMILIES, Registry
 
 UNREGISTERED = "unregistered"  # kind of the error of a name that is not in its registry
 
@@ -44,7 +44,12 @@ class Registered:
             PydanticCustomError: It is not; the error's type is "unregistered".
         """
         if name not in self.registry:
-            raise PydanticCustomError(UNREGISTERED, "is not registered")
+            advice = "one of your own needs --plugin FILE"
+            for family, other in FAMILIES.items() if self.registry in FAMILIES.values() else ():
+                if name in other.places:
+                    valid = self.registry.group.rpartition(".")[2]
+                    advice = f"{other.places[name]} has it in networks({family!r}), not networks({valid!r})"
+            raise PydanticCustomError(UNREGISTERED, "{advice}", {"advice": advice})
         return name
 
 

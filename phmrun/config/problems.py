@@ -169,7 +169,7 @@ def _wording(kind: str, message: str, value: Any) -> str:
         "path_type": "must be a path",
         "missing": "is missing",
         "literal_error": "is not one of the valid values",
-        UNREGISTERED: "is not one of the valid values; one of your own needs --plugin FILE",
+        UNREGISTERED: f"is not one of the valid values; {message}",
         **dict.fromkeys(("greater_than", "greater_than_equal", "less_than", "less_than_equal"), "is out of range"),
     }
     if kind == "value_error":

@@ -1,7 +1,7 @@
 """Catalogue of datasets with their splits and files, read from the YAML files in ``entries`` and validated."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
@@ -146,7 +146,7 @@ class Catalogue:
         if name in self._datasets:
             return self._datasets[name]
         if name in DATASETS.names():
-            return read_entry(name, DATASETS.get(name))
+            return read_entry(name, DATASETS.get(name), DATASETS.places.get(name, "catalogue"))
         if name in (local := self._local()):
             return local[name]
         raise unknown("dataset", name, self.names(), where=where)
@@ -174,7 +174,7 @@ class Catalogue:
                 if name.casefold() in (other.casefold() for other in (*self._datasets, *DATASETS.names(), *datasets)):
                     hint = "Rename it; its files are then in a folder of the new name."
                     raise PhmrunError(f"the dataset name {name!r} is taken", where=str(path), hint=hint)
-                datasets[name] = read_entry(name, entry)
+                datasets[name] = read_entry(name, entry, str(path))
         return datasets
 
     @cached_property
@@ -195,8 +195,8 @@ CATALOGUE = Catalogue()
 _validator = cache(lambda: TypeAdapter(Dataset))
 
 
-def read_entry(name: str, entry: Any) -> Dataset:
-    """Build a dataset from an entry of the catalogue.
+def read_entry(name: str, entry: Any, source: str = "catalogue") -> Dataset:
+    """Build a dataset from an entry of the catalogue, or of the file ``source``, which errors name.
 
     Its name must be a relative path. Archives are stored as ``.archives/NAME``, and need an address unless the entry
     has ``by_hand``. Addresses are https, or also http with a checksum.
@@ -204,29 +204,36 @@ def read_entry(name: str, entry: Any) -> Dataset:
     Raises:
         PhmrunError: The entry lacks a key, or has an unknown one, an unknown format, or an invalid value.
     """
+    label = f"{source}: {name}"
     if str(PurePosixPath(name)) != name:  # "multi30k/" would share multi30k's folder
-        raise _fault("the name is no relative path", name)
+        raise PhmrunError("the name is no relative path", where=label)
     try:
         expanded = _expanded(entry)
         dataset: Dataset = _validator().validate_python({"name": name, **expanded})
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        place = [name, *fault["loc"]]
+        place: list[Any] = [label, *fault["loc"]]
         if place[1] == "splits" and len(place) > 3:  # the role in the place of the file's number
             place[3] = expanded["splits"][place[2]][place[3]]["role"]
-        raise _fault(fault["msg"], ".".join(map(str, place))) from error
+        where = ".".join(map(str, place))
+        if fault["type"] == "unexpected_keyword_argument":
+            kinds = {"splits": (File, Part), "archives": (Remote,)}.get(place[1], (Dataset,))
+            keys = [key.name for kind in kinds for key in fields(kind)] + ["mirrors"] * (Dataset in kinds)
+            raise unknown("key", place[-1], keys, where=where) from error
+        raise PhmrunError(fault["msg"], where=where) from error
     except (AttributeError, TypeError, KeyError) as error:
-        raise _fault(f"a table is missing or malformed: {error}", name) from error
-    remotes: dict[str, Remote] = {f"archives.{key}": archive for key, archive in dataset.archives.items()}
-    remotes |= {f"splits.{split}.{f.role}": f for split, members in dataset.splits.items() for f in members}
+        raise PhmrunError(f"a table is missing or malformed: {error}", where=label) from error
+    remotes: dict[str, Remote] = {f"{label}.archives.{key}": archive for key, archive in dataset.archives.items()}
+    remotes |= {f"{label}.splits.{split}.{f.role}": f for split, members in dataset.splits.items() for f in members}
     for where, remote in remotes.items():
         parts = remote.parts if isinstance(remote, File) else ()
         if not (remote.urls or parts or (dataset.by_hand and not isinstance(remote, File))):
-            raise _fault("there is no address", f"{name}.{where}")
+            raise PhmrunError("there is no address", where=where)
         if any(not url.startswith(("https://", "http://") if remote.sha256 else "https://") for url in remote.urls):
-            raise _fault("an address is not https, which it must be where there is no checksum", f"{name}.{where}")
+            raise PhmrunError("an address is not https, which one without a checksum must be", where=where)
         if lost := [part.archive for part in parts if part.archive not in dataset.archives]:
-            raise _fault(f"the archive must be listed, and {lost[0]!r} is not", f"{name}.{where}", [*dataset.archives])
+            what = f"the archive must be listed, and {lost[0]!r} is not"
+            raise PhmrunError(what, where=where, valid=[*dataset.archives])
     return dataset
 
 
@@ -269,8 +276,3 @@ def _for_role(value: Any, role: str) -> Any:
     if isinstance(value, dict):
         return value[role] if role in value else {key: _for_role(item, role) for key, item in value.items()}
     return value
-
-
-def _fault(what: str, where: str, valid: Sequence[str] = ()) -> PhmrunError:
-    """Return an error (exit 2) about an entry of the catalogue."""
-    return PhmrunError(what, where=f"catalogue: {where}", valid=valid)

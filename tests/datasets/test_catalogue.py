@@ -5,6 +5,7 @@ import pytest
 from phmrun.datasets import CATALOGUE
 from phmrun.datasets.catalogue import is_safe, read_entry
 from phmrun.errors import PhmrunError
+from phmrun.registry import DATASETS, load_plugin
 
 SHA = "0" * 64
 ENTRY = {
@@ -69,7 +70,7 @@ def test_an_entry_is_consistent(name):
         ({"urls": ["ftp://one.org/t"]}, "not https"),
         ({"archive": "absent", "member": "x"}, "must be listed"),
         ({"member": "x"}, "archive: Input should be a valid string"),
-        ({"md5": "x"}, "md5: Unexpected"),
+        ({"md5": "x"}, "there is no key 'md5'\nvalid: .*archive, .*role"),
     ],
 )
 def test_a_malformed_file_is_refused_with_its_place(changes, message):
@@ -81,7 +82,7 @@ def test_a_malformed_file_is_refused_with_its_place(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"licence_": "x"}, "licence_: Unexpected"),
+        ({"licence_": "x"}, "there is no key 'licence_'\n.*mirrors(.|\n)*Did you mean 'licence'"),
         ({"format": "odd"}, "Input should be 'parallel'"),
         ({"splits": ["x"]}, "table is missing or malformed"),
     ],
@@ -89,6 +90,15 @@ def test_a_malformed_file_is_refused_with_its_place(changes, message):
 def test_a_malformed_dataset_is_refused(changes, message):
     with pytest.raises(PhmrunError, match=message):
         parse(**changes)
+
+
+def test_a_malformed_dataset_of_a_plug_in_names_its_file(tmp_path, monkeypatch):
+    for name in ("_registered", "places"):
+        monkeypatch.setattr(DATASETS, name, {})
+    (tmp_path / "mine.py").write_text(f"import phmrun.registry as r\nr.DATASETS.add('x', {ENTRY | {'spilts': 1}})")
+    load_plugin(tmp_path / "mine.py")
+    with pytest.raises(PhmrunError, match=r"mine\.py:2: x\.spilts: there is no key(.|\n)*mean 'splits'"):
+        CATALOGUE.get("x")
 
 
 @pytest.mark.parametrize(
