@@ -31,15 +31,15 @@ from phmrun.registry import EMBEDDINGS, STRUCTURES
 ORDERS: dict[str, tuple[Any, ...]] = {
     "n": (2, 4, 8, 16),
     "budget": ("1/2", "1/4", "1/8", "1/16"),
-    "groups": (2, 4, 8, 16),
-    "blocks": (2, 4, 8, 16),
-    "size": (2, 4, 8, 16),
+    **dict.fromkeys(("groups", "blocks", "size"), (2, 4, 8, 16)),
 }
 """Candidate values under a budget, for the first of these options that a structure has."""
 Allocation = Literal["loss", "error"]
 """Measure of the damage by which a budget is allocated: loss with one map replaced, or error of its outputs."""
 Maps = Mapping[str, Structure]
 """Structures of a network by name."""
+Candidates = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Structures, with their options, that each map of a network may have."""
 Fit = tuple[FittedMap, Structure]
 """Record of a fitted map, and its structure."""
 
@@ -49,7 +49,7 @@ class Plan:
     """Replacement of each map of a run."""
 
     maps: tuple[FittedMap, ...]  # all candidate maps; those that stay dense have damage 0
-    structures: Mapping[str, Structure]  # fitted replacement of each map, by name
+    structures: Maps  # fitted replacement of each map, by name
     parameters: int  # total of these maps
     dense_parameters: int  # total of these maps if all are dense
     model_parameters: int  # total of the network as it was
@@ -309,10 +309,7 @@ def _fits(name: str, old: Structure, layers: Sequence[Mapping[str, Any]], covari
 
 
 def _check_candidates(
-    dense: Mapping[str, Structure],
-    candidates: Mapping[str, Sequence[Mapping[str, Any]]],
-    wanted: Mapping[str, LayerConfig],
-    sections: Mapping[str, str],
+    dense: Maps, candidates: Candidates, wanted: Mapping[str, LayerConfig], sections: Mapping[str, str]
 ) -> None:
     """Check that some map, and every requested table, can have its structure; ``sections`` are those of the maps.
 
@@ -330,13 +327,7 @@ def _check_candidates(
         raise PhmrunError(what, where=f"--{sections[name]}" if tables and name else "--layer")
 
 
-def _room(
-    dense: Mapping[str, Structure],
-    candidates: Mapping[str, Sequence[Mapping[str, Any]]],
-    budget: Fraction,
-    total: int,
-    idle: bool,
-) -> int:
+def _room(dense: Maps, candidates: Candidates, budget: Fraction, total: int, idle: bool) -> int:
     """Return the largest number of parameters for the maps under a budget.
 
     Args:
@@ -363,7 +354,7 @@ def _room(
     return most
 
 
-def _size(structures: Mapping[str, Structure]) -> int:
+def _size(structures: Maps) -> int:
     """Return the number of parameters of dense matrices with the sizes of these structures."""
     return sum(structure.out_features * structure.in_features for structure in structures.values())
 
@@ -386,7 +377,7 @@ def _misfit(layer: Mapping[str, Any], out_features: int, in_features: int) -> st
     return cls.misfit(out_features, in_features, **{key: layer[key] for key in layer if key != "structure"})
 
 
-def _loss_with(module: TrainingModule, data: list[Any], structures: Mapping[str, Structure]) -> float:
+def _loss_with(module: TrainingModule, data: list[Any], structures: Maps) -> float:
     """Return the mean calibration loss with some maps replaced.
 
     The network gets its own maps back, also after an error.

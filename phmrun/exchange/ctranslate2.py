@@ -6,7 +6,6 @@ into dense matrices.
 """
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -18,7 +17,8 @@ from phmrun.errors import PhmrunError
 from phmrun.files import read_object, replacing_directory, write_json
 from phmrun.layers import FeedForward, MultiheadAttention, folded
 from phmrun.layers.factored_file import digest_of
-from phmrun.layers.linear import GATED
+from phmrun.layers.linear import GATED, plain_linear
+from phmrun.models.incremental import joined
 from phmrun.models.positions import RelativePositions
 from phmrun.models.transformer import DecoderLayer, EncoderDecoder, EncoderLayer, Sublayer, Transformer, with_tables
 from phmrun.registry import extra_package
@@ -140,7 +140,7 @@ def specification_of(network: EncoderDecoder) -> Any:
         product = maps[0].weight
         for linear in maps[1:]:
             product = linear.weight @ product
-        _set_map(decoder.projection, product, maps[-1].bias)
+        _set_map(decoder.projection, plain_linear(product, maps[-1].bias))
     specification = specs.TransformerSpec(encoder, decoder)
     specification.config.layer_norm_epsilon = cast(nn.LayerNorm, first.norm).eps
     specification.config.add_source_eos = True
@@ -160,24 +160,14 @@ def _array(tensor: Tensor) -> np.ndarray[Any, Any]:
     return cast(np.ndarray[Any, Any], tensor.detach().cpu().to(torch.float32).contiguous().numpy())
 
 
-def _set_map(spec: Any, weight: Tensor, bias: Tensor | None) -> None:
+def _set_map(spec: Any, linear: Any) -> None:
     """Set weight and bias of a linear map in a specification.
 
     Without a bias, only the weight is set.
     """
-    spec.weight = _array(weight)
-    if bias is not None:
-        spec.bias = _array(bias)
-
-
-def _joined(linears: Iterable[nn.Module]) -> tuple[Tensor, Tensor | None]:
-    """Return the weights and biases of linear maps, each concatenated by outputs.
-
-    The bias is ``None`` if the first map has none.
-    """
-    parts = cast(list[nn.Linear], list(linears))
-    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
-    return torch.cat([part.weight for part in parts]), bias
+    spec.weight = _array(linear.weight)
+    if linear.bias is not None:
+        spec.bias = _array(linear.bias)
 
 
 def _set_norm(spec: Any, norm: nn.Module) -> None:
@@ -194,8 +184,8 @@ def _set_self_attention(spec: Any, sublayer: Sublayer, positions: RelativePositi
     """
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
-    _set_map(spec.linear[0], *_joined(attention.project))
-    _set_map(spec.linear[1], *_joined([attention.output]))
+    _set_map(spec.linear[0], joined(cast(list[nn.Linear], list(attention.project))))
+    _set_map(spec.linear[1], attention.output)
     if positions is not None:
         spec.queries_scale = np.float32(1 / math.sqrt(attention.inner_dim // attention.num_heads))
         spec.relative_attention_bias = _array(positions.table)
@@ -209,11 +199,11 @@ def _set_cross_attention(spec: Any, sublayer: Sublayer) -> None:
     """
     attention = cast(MultiheadAttention, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
-    weight, bias = _joined(attention.project)
+    joint = joined(cast(list[nn.Linear], list(attention.project)))
     for linear, begin, end in ((spec.linear[0], 0, 1), (spec.linear[1], 1, 3)):
         rows = slice(begin * attention.inner_dim, end * attention.inner_dim)
-        _set_map(linear, weight[rows], None if bias is None else bias[rows])
-    _set_map(spec.linear[2], *_joined([attention.output]))
+        _set_map(linear, plain_linear(joint.weight[rows], None if joint.bias is None else joint.bias[rows]))
+    _set_map(spec.linear[2], attention.output)
 
 
 def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
@@ -223,7 +213,7 @@ def _set_feedforward(spec: Any, sublayer: Sublayer) -> None:
     """
     feedforward = cast(FeedForward, sublayer.block)
     _set_norm(spec.layer_norm, sublayer.norm)
-    _set_map(spec.linear_0, *_joined([feedforward.expand]))
+    _set_map(spec.linear_0, feedforward.expand)
     if feedforward.gate is not None:
-        _set_map(spec.linear_0_noact, *_joined([feedforward.gate]))
-    _set_map(spec.linear_1, *_joined([feedforward.contract]))
+        _set_map(spec.linear_0_noact, feedforward.gate)
+    _set_map(spec.linear_1, feedforward.contract)

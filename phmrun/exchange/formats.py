@@ -11,7 +11,6 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import Parameter
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -363,8 +362,6 @@ def _free_sizes(program: ExportGraph) -> tuple[Any, ...]:
         {place: sizes[name] for place, name in enumerate(dimensions) if isinstance(name, str)}
         for dimensions in program.inputs.values()
     ]
-    kinds = [parameter.kind for parameter in inspect.signature(program.function.forward).parameters.values()]
-    if Parameter.VAR_POSITIONAL not in kinds:
-        return tuple(free)
-    fixed = kinds.index(Parameter.VAR_POSITIONAL)
-    return *free[:fixed], tuple(free[fixed:])
+    parameters = inspect.getfullargspec(program.function.forward)
+    fixed = len(parameters.args) - 1  # without self
+    return (*free[:fixed], tuple(free[fixed:])) if parameters.varargs else tuple(free)

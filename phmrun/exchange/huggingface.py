@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import sentencepiece
 import torch
 from torch import Tensor, nn
 
@@ -114,10 +113,10 @@ def _t5(checkpoint: Checkpoint) -> Imported:
         **{"norm": "pre", "normalization": "rms", "positions": "relative", "bias": False, "feedforward_bias": False},
     }
     spiece = checkpoint.file("spiece.model")
-    processor = _processor(checkpoint, spiece)
     try:
+        processor = processor_of(spiece)
         pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
-    except UnicodeDecodeError as error:
+    except ValueError as error:  # also of a piece that is no valid text
         raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
     size = _size(checkpoint, "vocab_size")
     checkpoint.tensor(*T5_TABLES, shape=(size, width))  # checked before a list of so many names is made
@@ -180,9 +179,7 @@ def _marian(checkpoint: Checkpoint) -> Imported:
     # Two SentencePiece models share one list of pieces, so both sides have the order of the shared table.
     sides = []
     for name in ("source.spm", "target.spm"):
-        spm = checkpoint.file(name)
-        _processor(checkpoint, spm)
-        side, order = _renumbered(checkpoint, spm, names, unknown_token)
+        side, order = _renumbered(checkpoint, checkpoint.file(name), names, unknown_token)
         sides.append(side)
     return Imported(model, _search(checkpoint), Vocabularies(*sides), order)
 
@@ -222,7 +219,7 @@ def _renumbered(
         unknown_token: The checkpoint's id of the unknown token.
 
     Raises:
-        PhmrunError: (exit 3) A special token's id is outside ``names``.
+        PhmrunError: (exit 3) A special token's id is outside ``names``, or the SentencePiece model is damaged.
     """
     pad = _token(checkpoint, "pad_token_id", 0)
     start = _token(checkpoint, "decoder_start_token_id", pad)
@@ -230,8 +227,10 @@ def _renumbered(
     if not all(0 <= number < len(names) for number in special):
         raise _unlike(checkpoint, "a special token is not in the vocabulary")
     others = [number for number in range(len(names)) if number not in special]
-    order = [*special, *others]
-    return PieceVocabulary(model, [*SPECIALS, *(names[number] for number in others)]), order
+    try:
+        return PieceVocabulary(model, [*SPECIALS, *(names[number] for number in others)]), [*special, *others]
+    except ValueError as error:
+        raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
 
 
 def _load_t5(checkpoint: Checkpoint, order: Tensor, network: Transformer) -> None:
@@ -327,8 +326,7 @@ def _set_tables(network: Transformer, table: Tensor, order: Tensor, bias: Tensor
     A bias of None becomes 0. The bias of BOS is always ``RULED_OUT``. The source embedding's table is written, and
     thereby those tied to it.
     """
-    matrix = cast(Dense, cast(Any, network.source_embedding).structure).matrix
-    matrix.copy_(table[order])
+    cast(Dense, cast(Any, network.source_embedding).structure).matrix.copy_(table[order])
     output_bias = cast(nn.Parameter, network.output.bias)
     output_bias.copy_(torch.zeros(len(order)) if bias is None else bias[order])
     output_bias[BOS] = RULED_OUT
@@ -352,18 +350,6 @@ def _set_norm(checkpoint: Checkpoint, norm: nn.Module, name: str) -> None:
     weight.copy_(checkpoint.tensor(f"{name}.weight", shape=tuple(weight.shape)))
     if isinstance(norm, nn.LayerNorm):
         norm.bias.copy_(checkpoint.tensor(f"{name}.bias", shape=tuple(weight.shape)))
-
-
-def _processor(checkpoint: Checkpoint, model: bytes) -> sentencepiece.SentencePieceProcessor:
-    """Return the SentencePiece processor of a serialized model.
-
-    Raises:
-        PhmrunError: (exit 3) The model is damaged.
-    """
-    try:
-        return processor_of(model)
-    except ValueError as error:
-        raise _unlike(checkpoint, "its SentencePiece model is damaged") from error
 
 
 def _size(checkpoint: Checkpoint, key: str) -> int:

@@ -57,8 +57,7 @@ def write_transformers(network: Any, folder: Path, *, name: str, facts: Mapping[
         name: Name of the folder in the model card.
         facts: "run" and "layer" for the model card.
     """
-    plain = folded(merge(network)).eval()
-    plain.save_pretrained(folder)
+    folded(merge(network)).eval().save_pretrained(folder)
     _add_former_names(folder / "config.json")
     for weights in folder.glob("*.safetensors"):  # safetensors 0.8 writes for the owner alone, whatever the umask
         weights.chmod((folder / "config.json").stat().st_mode)
