@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -36,15 +36,8 @@ LARGEST = 4096
 """Longer sides of a matrix are probed at this length."""
 
 
-class Product(NamedTuple):
-    """Shape of a weight ``[batch, out_features, in_features]``.
-
-    One matrix has batch 1.
-    """
-
-    batch: int
-    out_features: int
-    in_features: int
+Product = tuple[int, ...]
+"""Shape of a weight ``[batch, out_features, in_features]``. One matrix has batch 1."""
 
 
 def products_of(network: nn.Module) -> list[Product]:
@@ -53,7 +46,7 @@ def products_of(network: nn.Module) -> list[Product]:
     They are those of modules with ``out_features`` and ``in_features``, with batch 1, and of all parameters of two or
     more dimensions. Dimensions before the last two are multiplied to the batch. Sides are cut to 4,096 (``LARGEST``).
     """
-    shapes: set[tuple[int, ...]] = set()
+    shapes: set[Product] = set()
     for module in network.modules():
         sides = getattr(module, "out_features", None), getattr(module, "in_features", None)
         if all(isinstance(side, int) for side in sides):
@@ -61,7 +54,7 @@ def products_of(network: nn.Module) -> list[Product]:
         for parameter in module.parameters(recurse=False):
             if parameter.ndim >= 2:
                 shapes.add((parameter.shape[:-2].numel(), *parameter.shape[-2:]))
-    return sorted({Product(*(min(side, LARGEST) for side in shape)) for shape in shapes})
+    return sorted({tuple(min(side, LARGEST) for side in shape) for shape in shapes})
 
 
 def largest_error(products: Iterable[Product]) -> float:

@@ -23,11 +23,9 @@ def dropout(inputs: Tensor, rate: float, training: bool = True, *, along: int | 
     """
     if not training or not rate:
         return inputs
-    if along is not None:
-        return inputs * dropout_mask(inputs.narrow(along, 0, 1), rate)
-    if _draws_itself(inputs):
+    if along is None and _draws_itself(inputs):
         return F.dropout(inputs, rate)
-    return inputs * dropout_mask(inputs, rate)
+    return inputs * dropout_mask(inputs if along is None else inputs.narrow(along, 0, 1), rate)
 
 
 def dropout_mask(like: Tensor, rate: float) -> Tensor:

@@ -86,9 +86,10 @@ def _mkl(weight: Tensor, bias: Tensor | None) -> Map:
     return lambda inputs: apply(inputs, packed, weight, bias, len(inputs))
 
 
-PRIVATE: Mapping[str, Kernel] = {"packed": _packed, "mkl": _mkl}
-"""Kernels by private operators, which a build of torch may lack."""
-KERNELS: Mapping[str, Kernel] = {"linear": _linear, "turned": _turned, "transposed": _transposed, **PRIVATE}
+KERNELS: Mapping[str, Kernel] = {
+    **{"linear": _linear, "turned": _turned, "transposed": _transposed},
+    **{"packed": _packed, "mkl": _mkl},  # private operators, which a build of torch may lack
+}
 """All kernels by name; the first exists in every version of torch."""
 MANY_ROWS = ("linear", "packed")
 
@@ -158,12 +159,11 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
     key = (*weight.shape, rows, torch.get_num_threads())
     if key not in _CHOSEN:
         inputs = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(0))
-        names = [
-            name
-            for name in KERNELS
+        maps = {
+            name: kernel(weight, bias)
+            for name, kernel in KERNELS.items()
             if name != "mkl" and (rows <= FEW_ROWS or name in MANY_ROWS) and _works(name, inputs)
-        ]
-        maps = {name: KERNELS[name](weight, bias) for name in names}
+        }
         seconds = dict.fromkeys(maps, float("inf"))
         for _ in range(ROUNDS):
             for name, apply in maps.items():
@@ -178,15 +178,10 @@ def fastest(weight: Tensor, bias: Tensor | None, rows: int) -> str:
 def _works(name: str, inputs: Tensor) -> bool:
     """Return True if this build of torch has the kernel's operators.
 
-    Only kernels in ``PRIVATE`` are tried, at every call, with a weight of 8 rows and the columns, type and device of
-    ``inputs``; others always work.
+    It is tried at every call, with a weight of 8 rows and the columns, type and device of ``inputs``.
     """
-    if name not in PRIVATE:
-        return True
-    if name == "mkl" and not torch.backends.mkl.is_available():
-        return False
     try:
-        PRIVATE[name](inputs.new_ones(8, inputs.shape[1]), None)(inputs)
+        KERNELS[name](inputs.new_ones(8, inputs.shape[1]), None)(inputs)
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
     return True

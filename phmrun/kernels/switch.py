@@ -72,8 +72,7 @@ def gpu_products(tf32: bool) -> Iterator[None]:
     if not torch.cuda.is_available():
         yield
         return
-    products: Any = torch.backends.cuda.matmul
-    backends = [products, torch.backends.cudnn]
+    backends: list[Any] = [torch.backends.cuda.matmul, torch.backends.cudnn]
     # These older settings set the newer ones too; torch's getters raise after the newer ones alone were set.
     before = [_allows_tf32(backend) for backend in backends]
     for backend in backends:
