@@ -75,9 +75,8 @@ def convert(
     duplicate = copy.deepcopy(model)
     chosen = _chosen(duplicate, *patterns)
     duplicate, converted = convert_layers(duplicate, chosen, structure, options, near=weights == "nearest")
-    report = attach_report(duplicate, converted, before, patterns[1])
     # A warning, because Python prints warnings even if the program has not set up logging.
-    _LOG.warning("%s", report.line())
+    _LOG.warning("%s", attach_report(duplicate, converted, before, patterns[1]).line())
     return duplicate
 
 
@@ -136,10 +135,8 @@ def convert_layers(
         raise next(iter(problems.values()))
     if problems:
         lines = "".join(f"\n  {name}: {error.what}" for name, error in problems.items())
-        raise PhmrunError(
-            f"{len(problems)} of {len(chosen)} layers cannot be converted:{lines}",
-            hint="Other sizes or options, or leave them as they are: but=[…], or model.only=… of a run.",
-        )
+        hint = "Other sizes or options, or leave them as they are: but=[…], or model.only=… of a run."
+        raise PhmrunError(f"{len(problems)} of {len(chosen)} layers cannot be converted:{lines}", hint=hint)
     model = replaced(model, lambda module: layers.get(module, module))
     if updates:
         freeze_base(model)

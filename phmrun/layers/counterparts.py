@@ -87,10 +87,9 @@ def _linear(module: nn.Module, structure: str, shared: Shared, near: bool, optio
     """
     weight, bias = cast(Tensor, module.weight), cast(nn.Parameter | None, module.bias)
     ready = shared.get(id(weight))
-    settings = _settings(weight, structure, ready, options)
     transposed = is_conv1d(module)
     rows, columns = reversed(weight.shape) if transposed else weight.shape
-    layer = Linear(columns, rows, bias is not None, **settings)
+    layer = Linear(columns, rows, bias is not None, **_settings(weight, structure, ready, options))
     # Others read the weight of attention's output map, so inference keeps it.
     layer.keeps_weight = isinstance(module, NonDynamicallyQuantizableLinear)
     if transposed and not ready:

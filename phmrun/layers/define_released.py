@@ -34,8 +34,7 @@ def released_groups(depth: int, max_groups: int) -> list[int]:
 
     1, 2, 4, … ``max_groups``, repeated from 1, then reversed: the last is 1.
     """
-    cycle = max_groups.bit_length()
-    return [2 ** (step % cycle) for step in range(depth)][::-1]
+    return [2 ** (step % max_groups.bit_length()) for step in range(depth)][::-1]
 
 
 def chained(start: int, widths: Sequence[int], groups: Sequence[int], end: int) -> list[GroupMap]:

@@ -189,10 +189,7 @@ def build_embedding(
     if structure not in EMBEDDINGS:
         return Embedding(num_embeddings, embedding_dim, structure=structure, **options)
     built: nn.Module = EMBEDDINGS.get(structure)(num_embeddings, embedding_dim, **options)
-    if built.embedding_dim != embedding_dim and not any_width:
-        raise PhmrunError(
-            f"the embedding {structure!r} makes vectors of {built.embedding_dim} numbers, but the network reads "
-            f"{embedding_dim}",
-            where="embedding",
-        )
+    if (width := built.embedding_dim) != embedding_dim and not any_width:
+        what = f"the embedding {structure!r} makes vectors of {width} numbers, but the network reads {embedding_dim}"
+        raise PhmrunError(what, where="embedding")
     return built

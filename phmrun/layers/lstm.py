@@ -214,7 +214,7 @@ class LSTM(nn.Module):
             wanted = cells and layer == self.num_layers - 1
             if self.cell != "linear-output" and (hidden_dropout or wanted):
                 plan = plan or Plan.of(lengths, len(steps), self.directions)
-                both, kept = stepped(read, states, built, hidden_dropout, lengths, plan)
+                both, kept = stepped(read, states, built, hidden_dropout, plan)
                 outputs = both.flatten(2)
                 last = kept[torch.arange(len(kept)), lengths - 1, 0] if wanted else None
             else:

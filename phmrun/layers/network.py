@@ -53,9 +53,8 @@ def replace_structures(network: nn.Module, layers: Mapping[str, Mapping[str, Any
         names = [pattern] if pattern in structures else [name for name in outer if fnmatchcase(name, pattern)]
         if not names:
             close = " or ".join(nearest(pattern, structures))
-            raise PhmrunError(
-                f"the network has no map {pattern!r}", where="maps", hint=f"Did you mean {close}?" if close else None
-            )
+            hint = f"Did you mean {close}?" if close else None
+            raise PhmrunError(f"the network has no map {pattern!r}", where="maps", hint=hint)
         for name in names:
             old, new = structures[name], made_for(structures[name], layer)
             if not next(new.parameters()).is_meta:

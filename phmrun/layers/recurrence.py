@@ -208,32 +208,24 @@ class _Recurrence(torch.autograd.Function):
 
 
 def stepped(
-    inputs: Sequence[Tensor],
-    states: Sequence[State],
-    weights: Sequence[GateWeights],
-    share: float,
-    lengths: Tensor,
-    plan: Plan | None = None,
+    inputs: Sequence[Tensor], states: Sequence[State], weights: Sequence[GateWeights], share: float, plan: Plan
 ) -> tuple[Tensor, Tensor]:
     """Run the standard cell step by step, both directions of a layer at once, without the padding if possible.
 
     The recurrence has the precision of the states, also under autocast. There is no second derivative. Each argument
-    but the last three has a value for each direction; the second direction reads backwards.
+    but the last two has a value for each direction; the second direction reads backwards.
 
     Args:
         inputs: ``[batch, length, input]``, padded on the right.
         states: h_0 and c_0, each ``[1, batch, hidden]``.
         weights: Dense gate weights.
         share: Dropout rate of h_{t-1} before U, with one mask per sequence, also outside training; 0: none.
-        lengths: ``[batch]``, at least 1.
-        plan: That of the lengths, if it is known.
+        plan: Order of the vectors, by the lengths.
 
     Returns:
         Hidden and cell vectors of all steps, each ``[batch, length, directions, hidden]``; 0 at padding that is left
         out.
     """
-    (batch, length), directions = inputs[0].shape[:2], len(weights)
-    plan = plan or Plan.of(lengths, length, directions)
     h, c = (torch.cat(parts) for parts in zip(*states, strict=True))
     width = h.shape[-1]
     mask = dropout_mask(h, share) if share else None
@@ -245,7 +237,7 @@ def stepped(
     recurrent = torch.stack([built.recurrent.roll(width, 0) for built in weights]).to(h.dtype)
     ordered = (values if values is None else values.index_select(1, plan.sequences) for values in (h, c, mask))
     packed = _Recurrence.apply(torch.cat(gates), recurrent, *ordered, plan)
-    shape = batch, length, directions
+    shape = *inputs[0].shape[:2], len(weights)
     hidden, cells = (
         values.new_zeros(math.prod(shape), width).index_copy(0, plan.targets, values).unflatten(0, shape)
         for values in packed

@@ -116,9 +116,8 @@ def conversion_report(model: nn.Module) -> ConversionReport:
     """
     report = model.__dict__.get(ATTRIBUTE)
     if not isinstance(report, ConversionReport):
-        raise PhmrunError(
-            f"this {type(model).__name__} was not converted", hint="Use the model that phmrun.layers.convert returns."
-        )
+        hint = "Use the model that phmrun.layers.convert returns."
+        raise PhmrunError(f"this {type(model).__name__} was not converted", hint=hint)
     return report
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from phmrun.layers import recurrence
-from phmrun.layers.recurrence import GateWeights, stepped
+from phmrun.layers.recurrence import GateWeights, Plan, stepped
 from tests.reference.recording import default_double
 
 LENGTHS = [3, 7, 1, 7, 2]
@@ -33,7 +33,7 @@ def test_outputs_and_gradients_are_those_of_torchs_lstm(drawn, skips, monkeypatc
     packed = pack_padded_sequence(inputs, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
     outputs, (_, last) = lstm(packed, state)
     theirs = pad_packed_sequence(outputs, batch_first=True)[0]
-    hidden, cells = stepped([inputs], [state], [weights_of(lstm)], 0.0, torch.tensor(LENGTHS))
+    hidden, cells = stepped([inputs], [state], [weights_of(lstm)], 0.0, Plan.of(torch.tensor(LENGTHS), 7, 1))
     hidden, ends = hidden.squeeze(2), cells[torch.arange(len(LENGTHS)), torch.tensor(LENGTHS) - 1, 0]
     hidden = hidden * (torch.arange(7) < torch.tensor(LENGTHS).unsqueeze(1)).unsqueeze(2)
     torch.testing.assert_close(hidden, theirs)
@@ -50,7 +50,7 @@ def test_gradients_with_dropout_are_those_of_finite_differences(drawn):
 
     def run(inputs, h, c, *weights):
         torch.manual_seed(2)
-        return stepped([inputs], [(h, c)], [GateWeights(*weights)], 0.4, torch.tensor([3, 1, 2]))
+        return stepped([inputs], [(h, c)], [GateWeights(*weights)], 0.4, Plan.of(torch.tensor([3, 1, 2]), 3, 1))
 
     few = (inputs[:3, :3], *(item[:, :3] for item in state))
     assert torch.autograd.gradcheck(run, (*few, *weights_of(lstm)))
@@ -65,7 +65,8 @@ def test_two_directions_in_one_loop_are_those_of_torchs_lstm(drawn):
     theirs = pad_packed_sequence(lstm(packed)[0], batch_first=True)[0]
     weights = list(lstm.parameters())
     both = [GateWeights(*weights[:4]), GateWeights(*weights[4:])]
-    hidden = stepped([inputs, inputs], [(zeros, zeros)] * 2, both, 0.0, torch.tensor(LENGTHS))[0].flatten(2)
+    plan = Plan.of(torch.tensor(LENGTHS), 7, 2)
+    hidden = stepped([inputs, inputs], [(zeros, zeros)] * 2, both, 0.0, plan)[0].flatten(2)
     torch.testing.assert_close(hidden, theirs)
     factors, parts = torch.randn_like(theirs), [inputs, *weights]
     wanted = torch.autograd.grad((theirs * factors).sum(), parts)

@@ -9,7 +9,7 @@ from phmrun.decoding.spanning_tree import spanning_trees
 from phmrun.engine.optimizers import build_optimizer
 from phmrun.kernels.dropout import dropout_mask
 from phmrun.layers.lstm import LSTM
-from phmrun.layers.recurrence import stepped
+from phmrun.layers.recurrence import Plan, stepped
 from phmrun.tasks.parse.biaffine_parser import BiaffineParser, spelling_groups
 from phmrun.tasks.parse.data import TreeBatch
 from phmrun.tasks.parse.module import ParserModule
@@ -117,10 +117,11 @@ def test_hidden_vectors_are_dropped_alike_at_all_steps_and_scaled():
     torch.manual_seed(2)
     mask = dropout_mask(torch.empty(1, 2, 5), 0.4)[0]
     torch.manual_seed(2)
-    hidden, _ = stepped([inputs], [lstm.cells[0].initial(2)], [built], 0.4, torch.tensor([4, 4]))
+    hidden, _ = stepped([inputs], [lstm.cells[0].initial(2)], [built], 0.4, Plan.of(torch.tensor([4, 4]), 4, 1))
     for row in range(2):
         thinned = built._replace(recurrent=built.recurrent * mask[row])
-        alone, _ = stepped([inputs[row : row + 1]], [lstm.cells[0].initial(1)], [thinned], 0.0, torch.tensor([4]))
+        plan = Plan.of(torch.tensor([4]), 4, 1)
+        alone, _ = stepped([inputs[row : row + 1]], [lstm.cells[0].initial(1)], [thinned], 0.0, plan)
         torch.testing.assert_close(hidden[row : row + 1], alone)
 
 

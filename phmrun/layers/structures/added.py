@@ -88,8 +88,7 @@ class Added(Structure):
             return f"of = {of!r}; valid of: any structure but {cls.name} and guided (`phmrun layers`)"
         if not 0 < abs(scale) < float("inf"):
             return f"scale = {scale}; valid scale: any number but 0"
-        reason: str | None = STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))
-        return reason
+        return STRUCTURES.get(of).misfit(out_features, in_features, **parse_options(of, options))
 
     @classmethod
     def updates(cls, *, base: str = "frozen", **options: Any) -> bool:

@@ -99,13 +99,12 @@ class Kronecker(Structure):
         """
         p, q, s, t = self.shapes
         more_rows, more_columns = p * s - self.out_features, q * t - self.in_features
-        cut = bool(more_rows or more_columns)
         with torch.no_grad():
             padded = F.pad(weight, (0, more_columns, 0, more_rows))
             a, b = best_kronecker_sum(padded, p, q, self.a.shape[2])
             self.a.copy_(a.permute(1, 2, 0))
             self.b.copy_(b.transpose(0, 1))
-        if cut or covariance is not None:
+        if more_rows or more_columns or covariance is not None:
             super().fit(weight, covariance)
 
     def materialize(self) -> Tensor:

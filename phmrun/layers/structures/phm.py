@@ -163,8 +163,7 @@ def kronecker_rows(a: Tensor, s: Tensor, index: Tensor) -> Tensor:
     block_rows = s.shape[1]
     block, place = index // block_rows, index % block_rows
     mix = a.index_select(1, block).permute(1, 2, 0)  # [tokens, q, i]
-    row = mix @ s.index_select(1, place).transpose(0, 1)  # [tokens, q, block_columns]
-    return row.flatten(1)
+    return (mix @ s.index_select(1, place).transpose(0, 1)).flatten(1)  # of [tokens, q, block_columns]
 
 
 def factored_product(a: Tensor, s: Tensor) -> Product:

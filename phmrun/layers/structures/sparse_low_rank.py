@@ -51,8 +51,7 @@ class SparseLowRank(Structure):
     ) -> None:
         super().__init__(out_features, in_features, rank=rank, density=density, budget=budget, seed=seed)
         per_row = max(1, round(density * in_features))  # m
-        share = share_of(budget) or 1
-        left = int(share * out_features * in_features) - out_features * per_row
+        left = int((share_of(budget) or 1) * out_features * in_features) - out_features * per_row
         self.rank = rank or max(1, min(left // (out_features + in_features), out_features, in_features))
         self.u = nn.Parameter(torch.empty(out_features, self.rank))
         self.v = nn.Parameter(torch.empty(self.rank, in_features))
