@@ -12,7 +12,6 @@ Sentences are independent: results depend neither on the batch nor on the remova
 Shapes: ``batch`` sentences (``rows`` of them unfinished), ``beam`` hypotheses, ``vocabulary`` target tokens.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -24,6 +23,8 @@ from phmrun.decoding.step import LEAVING_PART, State, StepDecoder
 from phmrun.text.vocabulary import BOS, EOS, PAD
 
 Penalty = Literal["gnmt", "power", "steps"]
+Facts = dict[int, list[float]]
+"""By row, the best candidates of a sentence: which end (1 or 0), then their scores, then their parents."""
 _CLOSED = float("inf")  # no live hypothesis can exceed the threshold of a finished sentence
 _IMPOSSIBLE = float("-inf")
 
@@ -140,20 +141,11 @@ def _search(decoder: StepDecoder[State], source: Tensor, book: "_Book") -> list[
     return book.results()
 
 
-class _Facts(NamedTuple):
-    """Best ``beam`` candidates of a sentence, read from the device in one transfer."""
-
-    ends: list[bool]
-    scores: list[float]
-    parents: list[int]
-
-
-def _best(log_probs: Tensor, totals: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[int, _Facts]]:
+def _best(log_probs: Tensor, totals: Tensor, beam: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Facts]:
     """Return scores, parents, tokens and ends of the candidates, and facts.
 
-    The four tensors are ``[rows, 2 · beam]``, best first. Facts are by row, for rows one of whose best ``beam``
-    candidates ends. Reading synchronizes with a GPU, so everything is read at once, and again only if ties had to be
-    broken.
+    The four tensors are ``[rows, 2 · beam]``, best first. Facts are those of rows one of whose best ``beam`` candidates
+    ends. Reading synchronizes with a GPU, so everything is read at once, and again only if ties had to be broken.
     """
     candidates = Candidates(log_probs, totals, 2 * beam)
     while True:
@@ -166,15 +158,7 @@ def _best(log_probs: Tensor, totals: Tensor, beam: int) -> tuple[Tensor, Tensor,
             break
         candidates.break_ties(tied)
         candidates.tied = torch.zeros_like(candidates.tied)
-    facts = {
-        number: _Facts(
-            [bool(end) for end in row[1 : beam + 1]],
-            row[beam + 1 : 2 * beam + 1],
-            [int(parent) for parent in row[2 * beam + 1 :]],
-        )
-        for number, row in enumerate(rows)
-        if any(row[1 : beam + 1])
-    }
+    facts = {number: row[1:] for number, row in enumerate(rows) if any(row[1 : beam + 1])}
     return scores, parents, tokens, ends, facts
 
 
@@ -270,21 +254,22 @@ class _Book:
         self.thresholds = [_IMPOSSIBLE] * len(self.limits)
         self.endings: list[list[_Ending]] = [[] for _ in self.limits]
 
-    def record(self, step: int, facts: Mapping[int, _Facts]) -> None:
+    def record(self, step: int, facts: Facts) -> None:
         """Record the hypotheses that end at this step, and raise the rows' thresholds.
 
         Rows that are closed, and endings of probability 0, are ignored. A row is closed when it has ``beam`` endings.
         Before, and with at least ``nbest`` endings, its threshold is the log-probability that gives the ``nbest``-th
         best score at the length limit.
         """
-        for row, sentence in facts.items():
+        for row, values in facts.items():
             if self.thresholds[row] == _CLOSED:
                 continue
             endings = self.endings[self.sentences[row]]
-            for place in true_rows(sentence.ends):
-                if (log_prob := sentence.scores[place]) > _IMPOSSIBLE:
+            scores, parents = values[self.beam :], values[2 * self.beam :]
+            for place in true_rows(values[: self.beam]):
+                if (log_prob := scores[place]) > _IMPOSSIBLE:
                     score = log_prob / length_penalty(step, self.alpha, self.penalty)
-                    endings.append(_Ending(score, log_prob, step, sentence.parents[place]))
+                    endings.append(_Ending(score, log_prob, step, int(parents[place])))
             if len(endings) >= self.beam:
                 self.thresholds[row] = _CLOSED
             elif len(endings) >= self.nbest:

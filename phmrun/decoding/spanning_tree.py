@@ -109,11 +109,10 @@ def _edmonds(weights: NDArray[np.complex128]) -> list[int]:
                 component = len(heads)
                 current = arcs[circle, [heads[member] for member in circle]]
                 gains = arcs[circle] - current[:, None]
-                best = gains.argmax(axis=0)
                 gains.max(axis=0, out=arcs[component])
                 words[circle].any(axis=0, out=words[component])
                 arcs[component, words[component]] = NEVER
-                entered[component] = np.array(circle)[best]
+                entered[component] = np.array(circle)[gains.argmax(axis=0)]
                 component_of[words[component]] = component
                 heads.append(int(arcs[component].argmax()))
     for component in range(len(heads) - 1, size - 1, -1):

@@ -16,8 +16,6 @@ from phmrun.decoding.beam import Hypothesis
 from phmrun.decoding.step import State, StepDecoder
 from phmrun.text.vocabulary import BOS, EOS
 
-_IMPOSSIBLE = float("-inf")
-
 
 def stepwise_search(
     decoder: StepDecoder[State],
@@ -46,8 +44,8 @@ def stepwise_search(
         finished = tokens == EOS
         top = torch.log_softmax(decoder.step(tokens, state), -1).topk(beam)
         grown = scores.unsqueeze(2) + top.values - alpha * math.log(step + 1)
-        grown = grown.masked_fill(finished.unsqueeze(2), _IMPOSSIBLE).flatten(1)
-        kept = scores.masked_fill(~(finished & finished[:, -1:]), _IMPOSSIBLE)
+        grown = grown.masked_fill(finished.unsqueeze(2), -math.inf).flatten(1)
+        kept = scores.masked_fill(~(finished & finished[:, -1:]), -math.inf)
         scores, choice = torch.cat([grown, kept], 1).sort(dim=1, descending=True, stable=True)
         scores, choice = scores[:, :beam], choice[:, :beam]
         stays = choice >= beam * beam

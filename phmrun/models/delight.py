@@ -243,14 +243,9 @@ def _check_options(width: int, embedding: Mapping[str, Any]) -> None:
     """
     structure = embedding.get("structure", "dense")
     if structure in EMBEDDINGS:
-        raise PhmrunError(
-            f"DeLighT has an embedding of its own: {structure!r} is another, not a structure of its table of words",
-            where="embedding.structure",
-            hint="`phmrun layers` lists the structures.",
-        )
+        what = f"DeLighT has an embedding of its own: {structure!r} is another, not a structure of its table of words"
+        raise PhmrunError(what, where="embedding.structure", hint="`phmrun layers` lists the structures.")
     if width % LEAST_GROUP:
-        raise PhmrunError(
-            f"a width of {width} does not divide into groups of {LEAST_GROUP}",
-            where="model.width",
-            hint=f"The next one that does is {width + -width % LEAST_GROUP}.",
-        )
+        what = f"a width of {width} does not divide into groups of {LEAST_GROUP}"
+        hint = f"The next one that does is {width + -width % LEAST_GROUP}."
+        raise PhmrunError(what, where="model.width", hint=hint)

@@ -77,12 +77,7 @@ class RelativePositions(nn.Module):
         self.both_ways = both_ways
         self.buckets = buckets
         self.furthest = furthest
-        self.table = nn.Parameter(torch.empty(buckets, heads))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Set all biases to zero, so that distance has no effect at first."""
-        nn.init.zeros_(self.table)
+        self.table = nn.Parameter(torch.zeros(buckets, heads))  # distance has no effect at first
 
     def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the biases of each query's position to each key's.

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -39,11 +39,7 @@ class Sentences(NamedTuple):
         return Sentences(self.tokens.to(device), self.lengths.to(device), mask)
 
 
-Pooling = Literal["mean", "max", "last", "max-mean"]
-"""Pooling of a sentence's vectors; "max-mean" concatenates both."""
-
-
-def pooled(vectors: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+def pooled(vectors: Tensor, lengths: Tensor, pooling: str) -> Tensor:
     """Pool the vectors of each sentence to one vector.
 
     Args:

@@ -319,12 +319,10 @@ def check_tie(tie: Tie, source_size: int, target_size: int) -> None:
         PhmrunError: (exit 2) The sizes differ.
     """
     if tie in ONE_TABLE and source_size != target_size:
-        raise PhmrunError(
-            f"tie = {tie} needs one vocabulary for both sides, but they have {source_size} and {target_size} entries",
-            where="model.tie",
-            valid=("decoder", "none"),
-            hint="Set data.vocabulary.joint=true, or --set model.tie=decoder.",
-        )
+        sizes = f"{source_size} and {target_size} entries"
+        what = f"tie = {tie} needs one vocabulary for both sides, but they have {sizes}"
+        hint = "Set data.vocabulary.joint=true, or --set model.tie=decoder."
+        raise PhmrunError(what, where="model.tie", valid=("decoder", "none"), hint=hint)
 
 
 def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[str, Any]) -> None:
@@ -339,11 +337,9 @@ def check_tied_output(tie: Tie, embedding: Mapping[str, Any], output: Mapping[st
     structure = embedding.get("structure", "dense")
     if tie not in ("all", "decoder") or structure in EMBEDDINGS or output in ({}, DENSE, embedding):
         return
-    raise PhmrunError(
-        f"the output map is tied to the embedding, whose structure is {structure!r}",
-        where="output.structure",
-        hint="Leave --output out, since it follows the embedding; or --set model.tie=none.",
-    )
+    what = f"the output map is tied to the embedding, whose structure is {structure!r}"
+    hint = "Leave --output out, since it follows the embedding; or --set model.tie=none."
+    raise PhmrunError(what, where="output.structure", hint=hint)
 
 
 def contraction(layer: Mapping[str, Any], n: int | None) -> Mapping[str, Any] | None:
