@@ -204,11 +204,9 @@ def _download(dataset: Dataset, remote: Remote) -> None:
         if failure is None:
             return
         failures.append(f"  {url}: {failure}")
-    raise PhmrunError(
-        f"{remote.path} of {dataset.name!r} could not be downloaded:\n" + "\n".join(failures),
-        hint=by_hand(dataset, [file for file in dataset.files if find(dataset, file) is None]),
-        code=ExitCode.DATA,
-    )
+    what = "\n".join([f"{remote.path} of {dataset.name!r} could not be downloaded:", *failures])
+    hint = by_hand(dataset, [file for file in dataset.files if find(dataset, file) is None])
+    raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
 
 def _try(url: str, remote: Remote, path: Path) -> str | None:

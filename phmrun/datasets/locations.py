@@ -97,13 +97,11 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
     how = f"incomplete (complete splits: {', '.join(here)})" if here else "not on this machine"
     files = [f"  {folder / file.path} ({split})" for split, members in missing.items() for file in members]
     only = "".join(f" --split {split}" for split in missing) if here else ""
-    raise PhmrunError(
-        "\n".join([f"the dataset {name!r} is {how}; missing:", *files]),
-        hint=f"Run: phmrun data fetch {name}{only}\n"
-        f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()}).\n"
-        f"{by_hand(dataset, [file for members in missing.values() for file in members])}",
-        code=ExitCode.DATA,
-    )
+    what = "\n".join([f"the dataset {name!r} is {how}; missing:", *files])
+    fetching = f"Run: phmrun data fetch {name}{only}"
+    elsewhere = f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()})."
+    manually = by_hand(dataset, [file for members in missing.values() for file in members])
+    raise PhmrunError(what, hint=f"{fetching}\n{elsewhere}\n{manually}", code=ExitCode.DATA)
 
 
 def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:

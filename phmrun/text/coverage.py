@@ -27,13 +27,8 @@ class Coverage:
         self.tokens += len(answers)
         self.unknown += answers.count(False)
 
-    def __str__(self) -> str:
-        """Return the share of unknown tokens in a sentence, empty below 1 %."""
-        if not self.unknown or self.unknown < MENTIONED * self.tokens:
-            return ""
-        return f"{self.unknown / self.tokens:.1%} of the input's tokens are unknown to the vocabulary"
-
     def note_unknown(self, source: str) -> None:
         """Print a note if at least 1 % of the tokens are unknown; ``source`` is the name of the text."""
-        if share := str(self):
-            note(f"{source}: {share}")
+        if self.unknown and self.unknown >= MENTIONED * self.tokens:
+            share = f"{self.unknown / self.tokens:.1%} of the input's tokens"
+            note(f"{source}: {share} are unknown to the vocabulary")

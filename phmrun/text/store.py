@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Generic, Protocol, Self, TypeVar
@@ -84,10 +84,8 @@ class TokenStore(StreamStore):
         """Return the token ids of one sentence, [length], without beginning and end tokens.
 
         Raises:
-            IndexError: ``index`` is negative or too large.
+            IndexError: ``index`` is too large.
         """
-        if not 0 <= index < len(self):
-            raise IndexError(f"sentence {index} of {len(self)}")
         return self.tokens[self._offsets[index] : self._offsets[index + 1]]
 
     @property
@@ -103,20 +101,12 @@ class ParallelStore:
     """Two token stores, ``source/`` and ``target/``, aligned sentence by sentence.
 
     Raises:
-        PhmrunError: (exit 3) A side is missing, or they differ in length.
+        PhmrunError: (exit 3) A side is missing.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         self.source = TokenStore(path / "source")
         self.target = TokenStore(path / "target")
-        if len(self.source) != len(self.target):
-            what = f"the two token stores differ in length: {len(self.source):,} and {len(self.target):,} sentences"
-            raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
-
-    def __len__(self) -> int:
-        """Number of sentence pairs."""
-        return len(self.source)
 
 
 class TokenStoreWriter:
@@ -259,7 +249,7 @@ class Prepared(Generic[V, S]):
 def prepare(
     cache: Path,
     content: Mapping[str, Any],
-    splits: Iterable[str],
+    splits: Collection[str],
     *,
     learn: Callable[[], V],
     encode: Callable[[str, V, Path], dict[str, Any]],
@@ -286,7 +276,6 @@ def prepare(
         PhmrunError: (exit 3) A file is missing or malformed, or the directory is damaged; (exit 2) a setting is out of
             range.
     """
-    splits = list(splits)
 
     def build(path: Path) -> dict[str, Any]:
         """Write vocabulary and stores into a directory.

@@ -28,19 +28,9 @@ def write_models(vocabularies: Vocabularies, directory: Path) -> None:
     Files: ``subwords.model`` if joint, else ``source.model`` and ``target.model``. Vocabularies of another kind are
     skipped.
     """
-    for name, vocabulary in sides(vocabularies).items():
+    for name, vocabulary in vocabularies.sides("subwords").items():
         if has_model(vocabulary):
             (directory / f"{name}.model").write_bytes(vocabulary.model)
-
-
-def sides(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
-    """Return the vocabularies by the name of their file.
-
-    It is ``subwords`` if joint, else there are both sides.
-    """
-    if vocabularies.joint:
-        return {"subwords": vocabularies.source}
-    return {"source": vocabularies.source, "target": vocabularies.target}
 
 
 def has_model(vocabulary: Vocabulary) -> TypeGuard[SubwordVocabulary | PieceVocabulary]:

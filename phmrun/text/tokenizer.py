@@ -70,9 +70,8 @@ class TokenizerVocabulary(Vocabulary):
         tokenizer.no_truncation()
         self.tokenizer, self.roles, self.counts = tokenizer, dict(roles), list(counts)
         self.unknown = self.roles.get("unk", -1)
-        newline = tokenizer.encode("\n", add_special_tokens=False).ids
         ends = [self.roles[role] for role in ("bos", "eos", "sep") if role in self.roles]
-        self.end = [*ends, *newline, 0][0]
+        self.end = [*ends, *self.encode("\n"), 0][0]
 
     @property
     def unit(self) -> str:
@@ -166,6 +165,5 @@ def learn_bpe(lines: Iterable[str], *, size: int, multiple_of: int = 1) -> Token
         vocab_size=size, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator((f"{line}\n" for line in lines), trainer)
-    roles = {"pad": PAD, "bos": BOS, "eos": EOS}
     rows = padded_size(tokenizer.get_vocab_size(), multiple_of)
-    return TokenizerVocabulary(tokenizer, size=rows, roles=roles)
+    return TokenizerVocabulary(tokenizer, size=rows, roles={"pad": PAD, "bos": BOS, "eos": EOS})

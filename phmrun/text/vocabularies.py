@@ -30,10 +30,13 @@ class Vocabularies:
         """Embedding rows of source and target, unused ones included."""
         return len(self.source), len(self.target)
 
+    def sides(self, joint: str) -> dict[str, Vocabulary]:
+        """Return both vocabularies, "source" and "target", or a joint one by the name ``joint``."""
+        return {joint: self.source} if self.joint else {"source": self.source, "target": self.target}
+
     def save(self, directory: Path) -> None:
         """Write both into ``directory``: ``shared/``, or ``source/`` and ``target/``."""
-        sides = {"shared": self.source} if self.joint else {"source": self.source, "target": self.target}
-        for name, vocabulary in sides.items():
+        for name, vocabulary in self.sides("shared").items():
             vocabulary.save(directory / name)
 
     @classmethod
