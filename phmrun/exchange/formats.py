@@ -163,13 +163,11 @@ def _export_ctranslate2(trained: TrainedModel, out: Path | None, precision: str,
         PhmrunError: (exit 2) The run is not a sequence-to-sequence network, the library is missing, the precision is
             unknown, or ``out`` holds other files.
     """
-    other = "transformers" if hasattr(trained.module.network, "model") else "onnx"
     if not TASKS.get(trained.config.task).converts:
-        raise PhmrunError(
-            f"CTranslate2 exports translation models only; {trained.config.task} is not a sequence-to-sequence task",
-            where=trained.run.id,
-            hint=f"`phmrun export {trained.run.reference} --format {other}` writes the model.",
-        )
+        task, other = trained.config.task, "transformers" if hasattr(trained.module.network, "model") else "onnx"
+        what = f"CTranslate2 exports translation models only; {task} is not a sequence-to-sequence task"
+        hint = f"`phmrun export {trained.run.reference} --format {other}` writes the model."
+        raise PhmrunError(what, where=trained.run.id, hint=hint)
     trained.load(checkpoint)
     form = Format("ctranslate2", precision=precision)
     path = _folder(trained, out, f"{form.name}{form.suffix}")
