@@ -41,22 +41,13 @@ class LanguageModel(Protocol):
         """
 
 
-class WordTables(NamedTuple):
-    """Input and output layers of a language model."""
-
-    words: AdaptiveInput  # word vectors, by cluster of frequency
-    define: DeFINE | None  # map from word vectors to inputs; `None`: word vectors are the inputs
-    output: AdaptiveSoftmax  # the softmax
-    width: int  # size of an input vector of the context model
-
-
 def build_word_tables(
     options: LanguageModelOptions, vocabulary: int, structures: Structures, *, any_width: bool = False
-) -> WordTables:
+) -> tuple[AdaptiveInput, DeFINE | None, AdaptiveSoftmax, int]:
     """Build input and output layers of a language model.
 
     Its last outputs have the width m. A dense or structured ``embedding`` is one table without clusters; other kinds
-    are built by their names. DeFINE's input map is returned as ``define``.
+    are built by their names.
 
     Args:
         options: Section of the configuration: width, tying and output biases are read. An untied output has the same
@@ -64,6 +55,10 @@ def build_word_tables(
         vocabulary: Entries of the vocabulary, in order of falling frequency.
         structures: Options of ``embedding``, the word vectors, and of ``output``, the output's own maps.
         any_width: True if the context model reads vectors of any size, as an LSTM does.
+
+    Returns:
+        Word vectors by cluster of frequency; DeFINE's map from them to inputs, None if they are the inputs; the
+        softmax; and the size of an input vector.
 
     Raises:
         PhmrunError: (exit 2) Sizes and structures do not match.
@@ -79,4 +74,4 @@ def build_word_tables(
     softmax = AdaptiveSoftmax(
         width, vocabulary, words.cutoffs, words.div_value, options.output_bias, tied=tied, **output
     )
-    return WordTables(words, define, softmax, cast(int, table.embedding_dim))
+    return words, define, softmax, cast(int, table.embedding_dim)

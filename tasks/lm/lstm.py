@@ -36,12 +36,10 @@ class LSTMLanguageModel(nn.Module):
     def __init__(self, options: LanguageModelOptions, sizes: Sequence[int], structures: Structures) -> None:
         super().__init__()
         self.word_dropout, self.output_dropout = options.word_dropout, options.output_dropout
-        tables = build_word_tables(options, sizes[0], structures, any_width=True)
-        self.embedding = tables.words
+        self.embedding, self.define, output, width = build_word_tables(options, sizes[0], structures, any_width=True)
         if options.vector_range is not None:
             self.embedding.reset_parameters(options.vector_range / math.sqrt(3))
-        self.define = tables.define
-        widths = [tables.width, *[options.hidden] * (options.layers - 1), options.width]
+        widths = [width, *[options.hidden] * (options.layers - 1), options.width]
         self.context = nn.ModuleList(
             LSTM(
                 *pair,
@@ -56,7 +54,7 @@ class LSTMLanguageModel(nn.Module):
             )
             for number, pair in enumerate(itertools.pairwise(widths))
         )
-        self.output = tables.output
+        self.output = output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Read ``tokens [batch, length]`` after ``state``; ``None``: zeros.
@@ -87,7 +85,6 @@ class LSTMLanguageModel(nn.Module):
         """
         vectors: Tensor = self.embedding(tokens) if self.define is None else self.define(tokens)
         if self.training and self.word_dropout:
-            vectors = (
-                vectors * dropout_mask(vectors.new_empty(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]
-            )
+            kept = dropout_mask(vectors.new_empty(self.embedding.num_embeddings, 1), self.word_dropout)
+            vectors = vectors * kept[tokens]
         return vectors

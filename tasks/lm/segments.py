@@ -130,5 +130,4 @@ def parts(tokens: int, streams: int) -> list[tuple[int, int]]:
     empty part.
     """
     streams = max(min(streams, tokens), 1)
-    bounds = [tokens * part // streams for part in range(streams + 1)]
-    return list(itertools.pairwise(bounds))
+    return list(itertools.pairwise(tokens * part // streams for part in range(streams + 1)))

@@ -149,9 +149,7 @@ class TransformerXL(nn.Module):
         self.width, self.memory, self.dropout = width, options.memory, dropout
         self.clamp_len: int | None = None
         self.same_length = False
-        tables = build_word_tables(options, sizes[0], structures)
-        self.embedding = tables.words
-        self.define = tables.define
+        self.embedding, self.define, output, _ = build_word_tables(options, sizes[0], structures)
         layer = structures.get("layer", {})
         self.context = nn.ModuleList(
             XLLayer(
@@ -163,7 +161,7 @@ class TransformerXL(nn.Module):
             for _ in range(options.layers)
         )
         self.context_bias = SharedBias(heads, head_width)
-        self.output = tables.output
+        self.output = output
 
     def forward(self, tokens: Tensor, state: State | None = None) -> Reading:
         """Read ``tokens [batch, length]`` after ``state``; ``None``: at the beginning.

@@ -177,14 +177,11 @@ class BiaffineParser(nn.Module):
             nn.init.zeros_(cast(Tensor, self.fixed_map.bias))
             if isinstance(self.fixed_map.structure, Dense):
                 nn.init.orthogonal_(self.fixed_map.structure.matrix)
-        both = [
-            (cast(Linear, arc), cast(Linear, label)) for arc, label in zip(self.arc_mlp, self.label_mlp, strict=True)
-        ]
-        sizes = [linear.out_features for linear in both[0]]
+        both = cast(list[list[Linear]], [self.arc_mlp, self.label_mlp])
+        sizes = [linears[0].out_features for linears in both]
         joined = cast(Tensor, both[0][0].bias).new_empty(sum(sizes), both[0][0].in_features)
-        columns = nn.init.orthogonal_(joined).split(sizes)
-        for pair in both:
-            for linear, rows in zip(pair, columns, strict=True):
+        for linears, rows in zip(both, nn.init.orthogonal_(joined).split(sizes), strict=True):
+            for linear in linears:
                 nn.init.zeros_(cast(Tensor, linear.bias))
                 if isinstance(linear.structure, Dense):
                     linear.structure.matrix.copy_(rows)

@@ -68,12 +68,10 @@ def find_treebank(data: TreebankDataConfig, cache: Path) -> Treebank:
     if "dev" not in located and not data.hold_out:
         missing.append("dev")
     if missing:
-        raise PhmrunError(
-            f"the treebank {data.name!r} has no split {missing[0]!r}",
-            where="data.train" if missing[0] in data.train else "data.hold_out",
-            valid=tuple(located),
-            hint="Use --set data.hold_out=0.1 to validate on a tenth of the training sentences.",
-        )
+        what = f"the treebank {data.name!r} has no split {missing[0]!r}"
+        where = "data.train" if missing[0] in data.train else "data.hold_out"
+        hint = "Use --set data.hold_out=0.1 to validate on a tenth of the training sentences."
+        raise PhmrunError(what, where=where, valid=tuple(located), hint=hint)
     files = {"train": tuple(located[split] for split in data.train)}
     # Splits used for training are not scored; neither is a split "train" that others replace.
     files |= {split: (path,) for split, path in located.items() if split not in ("train", *data.train)}
