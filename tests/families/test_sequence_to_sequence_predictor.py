@@ -158,9 +158,13 @@ def test_chrf_stands_in_the_place_of_bleu_that_says_nothing(vocabularies, tmp_pa
     assert scores["chrf"].warnings[0].startswith("in the place of BLEU: the tokenizer 13a finds no words")
 
 
-def test_unknown_tokens_of_the_input_are_said(vocabularies):
+def test_unknown_tokens_of_the_input_are_said(vocabularies, monkeypatch):
+    notes = []
+    monkeypatch.setattr("phmrun.text.coverage.note", notes.append)
     machine = translator(vocabularies)
     list(machine.predict(["a b c d"] * 2))
-    assert str(machine.coverage) == ""
+    machine.coverage.note_unknown("lines")
+    assert notes == []
     list(machine.predict(["a e\u0301", "\u00a0", "\u2028"]))
-    assert str(machine.coverage).startswith("10.0% of the input's tokens are unknown to the vocabulary")
+    machine.coverage.note_unknown("lines")
+    assert notes == ["lines: 10.0% of the input's tokens are unknown to the vocabulary"]

@@ -48,7 +48,7 @@ def test_the_stores_hold_the_text(files, cache, kind, joint):
     assert prepared.vocabulary.joint is joint
     pairs = list(read_parallel(*files["train"]))
     store = prepared.stores["train"]
-    assert len(store) == len(pairs)
+    assert len(store.source) == len(store.target) == len(pairs)
     for index, (source, target) in enumerate(pairs):
         assert prepared.vocabulary.source.decode(store.source[index]) == source
         assert prepared.vocabulary.target.decode(store.target[index]) == target
@@ -90,7 +90,7 @@ def test_another_content_or_setting_is_another_preparation(files, cache, change)
         settings = settings.model_copy(update={change: other[change]})
     second = prepare_parallel(files, settings, max_length=length, cache=cache)
     assert second.path != first.path
-    assert len(second.stores["dev"]) == (1 if change == "text" else 2)
+    assert len(second.stores["dev"].source) == (1 if change == "text" else 2)
 
 
 def test_given_vocabularies_are_used_and_no_training_split_is_needed(files, cache):
@@ -160,7 +160,7 @@ def test_multi30k(cache):
     names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
     files = {split: (folder / f"{name}.en.gz", folder / f"{name}.de.gz") for split, name in names.items()}
     prepared = prepare_parallel(files, VocabularyConfig(size=1000, multiple_of=1), cache=cache)
-    assert [len(prepared.stores[split]) for split in files] == [29_000, 1_014, 1_000]
+    assert [len(prepared.stores[split].source) for split in files] == [29_000, 1_014, 1_000]
     assert len(prepared.vocabulary.source) == 1000
     for (_, target), ids in zip(read_parallel(*files["test"]), prepared.stores["test"].target, strict=True):
         assert prepared.vocabulary.target.decode(ids) == " ".join(target.split(" ")).strip(" ").replace("  ", " ")
