@@ -63,6 +63,11 @@ def test_settings_are_a_mapping():
         phmrun.plan("sva", settings=["model.width=32"])
 
 
+def test_a_run_of_another_task_is_not_extended(run):
+    with pytest.raises(PhmrunError, match="the run is of the task sva, not nmt"):
+        phmrun.train("nmt", extend=run.id, runs_dir=run.path.parent)
+
+
 def test_a_plan_is_the_run_that_would_be(run, settings):
     plan = phmrun.plan("sva", **settings)
     assert plan.run_id == run.id

@@ -82,8 +82,10 @@ def compress(
         raise PhmrunError(f"{budget!r} is not a fraction", where="--budget", valid=("1/2", "0.25", "above 0, up to 1"))
     if share is None and (allocate or "," in layer):
         hint = f"Run: phmrun compress {choose_run(runs_dir, run).reference} --layer {layer} --budget 1/2"
+        hint += "" if n is None else f" --n {n}"
+        hint += f" --allocate {allocate or 'loss'}{' --dry-run' * dry_run}"
         what = "--allocate, and several structures, need a budget"
-        raise PhmrunError(what, where="--budget", hint=f"{hint} --allocate {allocate or 'loss'}")
+        raise PhmrunError(what, where="--budget", hint=hint)
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.engine import experiment

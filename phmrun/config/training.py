@@ -155,7 +155,7 @@ class TrainingConfig(Section):
                 increase strictly.
         """
         if self.average > self.keep_last:
-            raise ValueError(f"average is {self.average}, but keep_last keeps only {self.keep_last} checkpoints")
+            raise ValueError(f"average is {self.average}, but keep_last, of checkpoints, is {self.keep_last}: set both")
         if self.average and self.average_after:
             raise ValueError("average takes the mean of checkpoints and average_after that of steps: set one of them")
         if self.schedule.name in ("cosine", "linear") and self.max_steps is None:

@@ -257,6 +257,7 @@ class _Training:
             # On a GPU its advice names another way to what hardware.tf32 sets.
             warnings.filterwarnings("ignore", "TensorFloat32 tensor cores for float32 matrix multiplication")
             module.network.compile()
+            LOG.info("compiled: the first steps of each shape of batch take minutes")
         begins = not self.run.checkpoints.joinpath(LAST).is_file()
         if not begins:
             check_vocabulary(self.run, self.data)

@@ -86,7 +86,8 @@ class TrainedModel:
                 raise PhmrunError(
                     f"the run keeps {counted(len(paths), 'step checkpoint')}, but the mean of {count} was asked for",
                     where="--average",
-                    hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count}.",
+                    hint=f"Use --average {len(paths)}, or train with --set training.keep_last={count} and a smaller "
+                    "training.checkpoint_every.",
                 )
             for path in paths:
                 self.run.manifest.check(path)

@@ -122,7 +122,8 @@ def _of_file(path: Path) -> Iterator[None]:
             error.what, where=str(path), valid=error.valid, hint=error.hint, code=ExitCode.DATA
         ) from error
     except (SafetensorError, OSError, RuntimeError, KeyError) as error:
-        what = f"the file is damaged or does not fit: {error}"
+        lost = isinstance(error, FileNotFoundError)
+        what = "there is no such file" if lost else f"the file is damaged or does not fit: {error}"
         raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
 
 

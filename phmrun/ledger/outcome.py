@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from signal import Signals
 
+from phmrun.documents import parse_yaml, yaml_text
 from phmrun.errors import Interrupted, PhmrunError
 from phmrun.files import remove, remove_unfinished
 from phmrun.ledger.environment import DataRecord, Split
@@ -138,9 +139,9 @@ def begin(run: Run, config_yaml: str, identity: str, restart: Callable[[Run], No
 def keep_data(run: Run, config_yaml: str, files: Mapping[str, Sequence[Path]], marks: Mapping[str, str]) -> None:
     """Write the config and the record of the data's files.
 
-    If the config is the same and there is a record, the record stays as it is. Otherwise new splits are added, and
-    paths of splits with unchanged content are updated. Splits whose content has changed keep their record; those
-    without files are left out.
+    The config of a run that is done keeps all but the section of the data, which may have moved. If the config is the
+    same and there is a record, the record stays as it is. Otherwise new splits are added, and paths of splits with
+    unchanged content are updated. Splits whose content has changed keep their record; those without files are left out.
 
     Args:
         run: Run to write into.
@@ -148,6 +149,9 @@ def keep_data(run: Run, config_yaml: str, files: Mapping[str, Sequence[Path]], m
         files: Files of the run's data by split.
         marks: Checksums that the run id depends on.
     """
+    if run.status.state is State.DONE:
+        values = {**run.values, "data": parse_yaml(config_yaml, "the request")["data"]}
+        config_yaml = run.config_text if values == run.values else yaml_text(values)
     moved = run.write_config(config_yaml)
     record = run.data()
     if record is None or moved:

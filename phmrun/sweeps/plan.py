@@ -283,7 +283,7 @@ def _of_table(sweep: Sweep, table: PaperTable, over: Sequence[Source], options_o
     where = str(file.table)
     columns = list(dict.fromkeys(column_groups(table, file.columns).values()))
     if not columns:
-        hint = "Give the columns to fill a key `score`."
+        hint = "Columns that runs fill have a key `score`; `phmrun count-params --paper all` has published counts."
         raise PhmrunError("no column of this table is a score of ours", where=where, hint=hint)
     first = table.sources(where)
     for row in table.rows:

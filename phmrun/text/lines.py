@@ -72,7 +72,8 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
             at = skipped + error.start
             what = f"byte 0x{body[at]:02x} at offset {at:,} of the line is not valid UTF-8"
             charset = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "ISO-8859-1"
-            hint = f"Convert it, for instance: iconv -f {charset} -t UTF-8 {shlex.quote(str(source))}"
+            name = shlex.quote(str(source)) if isinstance(source, Path) else "FILE"
+            hint = f"Convert it, for instance: iconv -f {charset} -t UTF-8 {name}"
             raise malformed(what, where, hint) from error
         if "\0" in text:
             raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")

@@ -48,7 +48,7 @@ def test_a_run_is_compressed(phmrun, tiny_run, tmp_path):
         (("--layer", "phmm"), "phm"),
         (("--layer", "phm", "--budget", "2"), "is not a fraction"),
         (("--layer", "phm,low-rank"), "several structures, need a budget"),
-        (("--layer", "phm", "--allocate", "error"), "--budget 1/2 --allocate error"),
+        (("--layer", "phm", "--n", "4", "--allocate", "error"), "--budget 1/2 --n 4 --allocate error"),
         (("--layer", "phm", "--budget", "1e-999999999"), "is not a fraction"),
         (("--layer", "phm", "--set", "layer.rank=3"), "rank"),
         (("--layer", "phm", "--n", "3"), "3"),

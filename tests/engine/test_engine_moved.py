@@ -45,7 +45,10 @@ def test_a_run_is_continued_and_scored_from_another_folder(tmp_path, monkeypatch
     _another_file_makes_another_score(run, away / "moved", first)
     shutil.move(away / "moved", tmp_path / "text")
     (tmp_path / "text" / "kept.tsv").rename(tmp_path / "text" / "test.tsv")
-    assert run_experiment(configured("sva", Path("text"), SHORT), runs).run_id == run.id  # as the hint says
+    other = {"hardware": {"tf32": True}}
+    assert run_experiment(configured("sva", Path("text"), SHORT, other), runs).run_id == run.id  # as the hint says
+    kept = load_run_config(run.config_path)
+    assert (kept.data.test, kept.hardware.tf32) == (tmp_path / "text" / "test.tsv", False)  # what has trained stays
     assert evaluate_run(open_run(run))["test/accuracy"] == first
 
 

@@ -60,3 +60,6 @@ def test_a_file_of_utf_16_is_named_with_the_command_that_converts_it(tmp_path):
     with pytest.raises(PhmrunError, match="is not valid UTF-8") as caught:
         list(numbered_lines(path))
     assert f"iconv -f UTF-16 -t UTF-8 '{path}'" in caught.value.hint
+    with pytest.raises(PhmrunError) as caught:
+        list(decoded([b"\xff\n"], "standard input"))
+    assert caught.value.hint.endswith("-t UTF-8 FILE")
