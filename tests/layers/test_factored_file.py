@@ -141,3 +141,5 @@ def test_a_truncated_file_is_one_error(saved, size):
     with pytest.raises(PhmrunError, match="damaged") as caught:
         load(Reader, saved[1])
     assert caught.value.code == ExitCode.DATA
+    with pytest.raises(PhmrunError, match="there is no such file"):
+        load(Reader, saved[1].with_name("none"))
