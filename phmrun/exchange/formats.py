@@ -204,7 +204,8 @@ def _export_folder(trained: TrainedModel, path: Path | None, kind: str, checkpoi
         else:
             difference = folders.write_transformers(model, beside, name=directory.name, facts=facts)
             _require_close(difference)
-        folders.write_tokenizer(vocabulary, beside, network.folder, has_kinds=getattr(network, "has_kinds", False))
+        details = {"padding": model.config.pad_token_id, "has_kinds": getattr(network, "has_kinds", False)}
+        folders.write_tokenizer(vocabulary, beside, network.folder, **details)
     size = sum(file.stat().st_size for file in directory.iterdir())
     return Exported(directory, kind, size, difference, {}, ())
 

@@ -91,19 +91,25 @@ def _add_former_names(path: Path) -> None:
     write_json(path, settings)
 
 
-def write_tokenizer(vocabulary: Any, folder: Path, base: Path | None, *, has_kinds: bool = False) -> None:
+def write_tokenizer(
+    vocabulary: Any, folder: Path, base: Path | None, *, padding: int | None = None, has_kinds: bool = False
+) -> None:
     """Write a tokenizer beside a model; a vocabulary of words has none.
 
     Args:
         vocabulary: Vocabulary of the run.
         folder: Folder of the model.
         base: Folder of the model that was trained further: its settings of use are kept, such as the template of chats.
+        padding: Token that the model takes for padding, if the vocabulary names none.
         has_kinds: True if the model reads which sentence a token is of (``token_type_ids``).
     """
     if not isinstance(vocabulary, TokenizerVocabulary):
         return
     (folder / vocabulary.model_file).write_bytes(vocabulary.content())
-    marks = {f"{role}_token": vocabulary.tokens[index] for role, index in vocabulary.roles.items()}
+    roles = dict(vocabulary.roles)
+    if padding is not None and 0 <= padding < len(vocabulary.tokens):  # some models name -1
+        roles.setdefault("pad", padding)
+    marks = {f"{role}_token": vocabulary.tokens[index] for role, index in roles.items()}
     names = ["input_ids", *(["token_type_ids"] if has_kinds else []), "attention_mask"]
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": names, **marks}
     if base and (base / "tokenizer_config.json").is_file():

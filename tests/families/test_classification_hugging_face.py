@@ -255,7 +255,11 @@ def test_a_decoder_has_an_end_between_the_sentences(tmp_path):
     vocabulary.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     vocabulary.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "</s>"}')
-    assert folder_tokenizer(tmp_path, 4).joining(2) == (((), (2,), ()), 1, 2)
+    tokenizer = folder_tokenizer(tmp_path, 4)
+    assert tokenizer.joining(2) == (((), (2,), ()), 1, 2)
+    for padding, token in ((0, "a"), (-1, None)):  # a batch of sentences needs a token of padding
+        write_tokenizer(tokenizer, tmp_path, None, padding=padding)
+        assert json.loads((tmp_path / "tokenizer_config.json").read_text()).get("pad_token") == token
 
 
 @pytest.mark.parametrize(
