@@ -109,7 +109,8 @@ def plot_pareto(
     places = [place for place, name in enumerate(names) if name == chosen]
     points = [point for place in places for point in points_of(table, place, over)]
     if not points:
-        hint = meaning if "`" in (meaning := COSTS[over].meaning) else None  # it names the command that measures
+        command = COSTS[over].meaning.split("`")[1:2]  # that measures it
+        hint = f"Measure it first: `{command[0]}`" if command else None
         raise PhmrunError(f"none of these has a score and {over} on record", where="--over", hint=hint)
     path = out or Path(f"pareto-{Path(what[0]).stem}.png")
     about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])

@@ -39,6 +39,9 @@ def schema(
         phmrun schema nli --files
     """
     load_plugins(plugin)
+    if task == SWEEP and files:
+        hint = "`phmrun schema sweep` prints the keys of its file."
+        raise PhmrunError("a sweep reads the files of its task", where="--files", hint=hint)
     if task == SWEEP:
         from phmrun.sweeps.file import json_schema as sweep_schema
 

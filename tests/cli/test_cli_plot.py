@@ -22,6 +22,7 @@ def test_bad_arguments_of_plot_are_usage_errors(phmrun, runs, tmp_path):
     (run,) = runs.iterdir()
     assert "'epoch', 'step', 'time'" in phmrun("plot", "history", str(run), "--over", "steps").err
     assert "clock-step" not in phmrun("plot", "pareto", str(run), "--over", "nosuch").err
+    assert "Measure it first: `phmrun export" in phmrun("plot", "pareto", str(run), "--over", "latency").err
     result = phmrun("plot", "history", str(run), "--out", str(tmp_path / "a.bmp"))
     assert result.code == 2
     assert ".png" in result.err

@@ -14,5 +14,6 @@ def test_schema(phmrun):
 
 def test_schema_of_sweep_files(phmrun):
     document = json.loads(phmrun("schema", "sweep").out)
+    assert phmrun("schema", "sweep", "--files").code == 2
     assert {"task", "grid", "base", "seeds", "tune", "include"} <= document["properties"].keys()
     assert document["additionalProperties"] is False
