@@ -244,10 +244,9 @@ HINTS = [
         also="--config sva.yaml",
     ),
     Hint(
-        "`phmrun sweep FILE --plan` shows",
+        "`phmrun sweep sweep.yaml --plan` shows",
         "table sweep.yaml",
-        r"`(phmrun sweep FILE --plan)`",
-        fill={"FILE": "sweep.yaml"},
+        r"`(phmrun sweep sweep.yaml --plan)`",
     ),
     Hint(
         "`phmrun bench run RUN` measures",
