@@ -123,12 +123,12 @@ def resolve_request(
     if definition.runner:
         return Request(definition, resolve(schema, everything, None), sums)
     resolved = resolve(schema, everything, options_of)
-    model: Any = resolved.config.model
-    for key, value, label in ordered:
-        if key == "model.network" and value != model.network:
-            raise PhmrunError(
-                f"model.preset={model.preset} is of the network {model.network}, not {value}", where=label
-            )
+    if resolved.origin.get("model.network", "").startswith("preset "):
+        model: Any = resolved.config.model
+        for key, value, label in ordered:
+            if key == "model.network" and value != model.network:
+                what = f"model.preset={model.preset} is of the network {model.network}, not {value}"
+                raise PhmrunError(what, where=label)
     name, task = resolved.config.data.name, resolved.config.task
     if name not in ("builtin", "files", NO_DATA):
         from phmrun.datasets import CATALOGUE

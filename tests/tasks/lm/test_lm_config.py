@@ -47,6 +47,8 @@ def test_a_preset_of_another_network_is_refused():
     settings = [("model.network", "lstm", "--model"), ("model.preset", "llama-1m", "--preset")]
     with pytest.raises(PhmrunError, match="llama-1m is of the network hf, not lstm"):
         resolve_request("lm", settings)
+    twice = [("model.network", "lstm", "--model"), ("model.network", "awd-lstm", "--set")]
+    assert resolve_request("lm", twice).resolved.config.model.network == "awd-lstm"  # the last one counts
     refused({"model": {"network": "llama-1m"}}, "'llama-1m' is a value of model.preset")
 
 
