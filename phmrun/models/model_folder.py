@@ -169,10 +169,11 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         what = "the network reads the tokens that it should predict"
         raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
     labels = list(settings.id2label.values())
-    order = [] if head == "CausalLM" else class_order(former := read_settings(folder), labels)
-    if order and not absent and {*map(str.casefold, former.id2label.values())} != {*map(str.casefold, labels)}:
-        names = ", ".join(former.id2label.values())
-        LOG.warning("the classes of %s are %s; they are taken as %s", folder, names, ", ".join(labels))
+    former = settings if head == "CausalLM" else read_settings(folder)
+    order = [] if head == "CausalLM" else class_order(former, labels)
+    names = [str(name) for name in former.id2label.values()]
+    if order and not absent and {*map(str.casefold, names)} != {*map(str.casefold, labels)}:
+        LOG.warning("the classes of %s are %s; they are taken as %s", folder, ", ".join(names), ", ".join(labels))
     if order != sorted(order):
         for rows in [part for part in model.modules() if isinstance(part, nn.Linear)][-1].parameters():
             rows.data = rows.data[order]
