@@ -252,8 +252,11 @@ class _Merged:
                 for key in [key for key in self.values if key.startswith(prefix)]:
                     del self.values[key], self.origin[key]
         network, preset = (values.get(selector) for selector in ("network", "preset"))
-        if network is None and isinstance(preset, str):
-            network = section.presets.get(preset, {}).get("network")
+        own = section.presets.get(preset, {}).get("network") if isinstance(preset, str) else None
+        if own and network not in (None, own):
+            what = f"{preset} is of the network {own}, not {network}"
+            self.problems.append(Problem(f"{prefix}preset", what, source.at(f"{prefix}preset")))
+        network = network or own
         for named in (network, preset):
             selector = "network" if named == values.get("network") else "preset"
             for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():

@@ -50,6 +50,7 @@ def test_a_preset_of_another_network_is_refused():
     twice = [("model.network", "lstm", "--model"), ("model.network", "awd-lstm", "--set")]
     assert resolve_request("lm", twice).resolved.config.model.network == "awd-lstm"  # the last one counts
     refused({"model": {"network": "llama-1m"}}, "'llama-1m' is a value of model.preset")
+    refused({"model": {"network": "lstm", "preset": "llama-1m"}}, "is of the network hf, not lstm")
 
 
 @pytest.mark.parametrize(
