@@ -252,11 +252,11 @@ class _Merged:
                 for key in [key for key in self.values if key.startswith(prefix)]:
                     del self.values[key], self.origin[key]
         network, preset = (values.get(selector) for selector in ("network", "preset"))
-        own = section.presets.get(preset, {}).get("network") if isinstance(preset, str) else None
-        if own and network not in (None, own):
-            what = f"{preset} is of the network {own}, not {network}"
+        implied = section.presets.get(preset, {}).get("network") if isinstance(preset, str) else None
+        if implied and network not in (None, implied):
+            what = f"{preset} is of the network {implied}, not {network}"
             self.problems.append(Problem(f"{prefix}preset", what, source.at(f"{prefix}preset")))
-        network = network or own
+        network = network or implied
         for named in (network, preset):
             selector = "network" if named == values.get("network") else "preset"
             for name, value in section.presets.get(named, {}).items() if isinstance(named, str) else ():
