@@ -192,7 +192,8 @@ class Estimate:
     """Estimate of the time left of whole runs, in seconds: training, and all that their processes do besides.
 
     A cell takes the mean time of cells with the same settings except the seed; else of its task's cells with the same
-    number of steps; else of all cells of its task. Cells that are done count, else those that train, by their pace.
+    number of steps; else of all cells of its task. Cells that are done count, else those that train, by their pace; the
+    last eight, since others may be of another machine.
     """
 
     def __init__(self, statuses: Iterable[CellStatus]) -> None:
@@ -220,7 +221,7 @@ class Estimate:
             return 0.0
         likenesses = _likenesses(status.cell)
         times_of_likeness = [times.get(likeness) for times in (self._measured, paced or {}) for likeness in likenesses]
-        measured: list[tuple[float, float]] = next(filter(None, times_of_likeness), [])
+        measured: list[tuple[float, float]] = next(filter(None, times_of_likeness), [])[-8:]
         whole, spent = _paced(status), status.run.status.seconds if status.run and status.run.status else 0.0
         if whole is None and not measured:
             return None

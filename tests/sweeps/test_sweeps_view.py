@@ -77,3 +77,6 @@ def test_time_besides_training_counts(at, monkeypatch):
     run.set_state(State.DONE, seconds=90.0, step=100)
     estimate = Estimate(created.statuses())
     assert estimate.total(created.statuses(), 2) == 5 * 120 / 2
+    for _ in range(8):  # of a slower machine, say: the last eight count
+        estimate.learn(created.statuses()[0], 150.0)
+    assert estimate.total(created.statuses(), 2) == 5 * 150 / 2
