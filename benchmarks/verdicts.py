@@ -114,22 +114,23 @@ def intervals(
     scores: Array, level: float, caution: float = CAUTION, items: tuple[Array, Array] | None = None
 ) -> tuple[Array, Array]:
     """Differences of the rows from the reference and half widths of their intervals, ``[trials, rows]``."""
-    means = scores.mean(axis=2)
+    means = np.nanmean(scores, axis=2)
     error, freedom = errors(scores, caution, items)
     return means[:, 1:] - means[:, :1], quantiles(level, freedom) * error
 
 
 def errors(scores: Array, caution: float = CAUTION, items: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
     """Standard errors of the differences and their degrees of freedom, ``[trials, rows]``."""
-    seeds = scores.shape[2]
-    parts = scores.var(axis=2, ddof=1) / seeds
+    seeds = np.isfinite(scores).sum(axis=2)
+    parts = np.nanvar(scores, axis=2, ddof=1) / seeds
     of_seeds = parts[:, 1:] + parts[:, :1]
     of_items = np.zeros_like(of_seeds)
     if items is not None:
         of_items = items[0] - np.minimum(np.minimum(items[1], of_seeds), items[0])
     total = of_seeds + of_items
-    inverse = (parts[:, 1:] ** 2 + parts[:, :1] ** 2) / (seeds - 1) + of_items**2 / (ITEMS - 1)
-    return np.sqrt(total), 1 / ((1 - caution) * inverse / total**2 + caution / (seeds - 1))
+    squares, fewer = parts**2 / (seeds - 1), np.minimum(seeds[:, 1:], seeds[:, :1]) - 1
+    inverse = squares[:, 1:] + squares[:, :1] + of_items**2 / (ITEMS - 1)
+    return np.sqrt(total), 1 / ((1 - caution) * inverse / total**2 + caution / fewer)
 
 
 def reported(scores: Array, level: float) -> Array:
@@ -140,10 +141,10 @@ def reported(scores: Array, level: float) -> Array:
     return np.asarray(size * (1 + 1 / (4 * freedom)) * error)
 
 
-def has_collapsed(scores: Array) -> NDArray[np.bool_]:
-    """Systems with collapsed seeds, ``[trials, systems]``, by the rule of ``phmrun.statistics.verdict``."""
+def collapsed_seeds(scores: Array) -> NDArray[np.int_]:
+    """Numbers of collapsed seeds, ``[trials, systems]``, by the rule of ``phmrun.statistics.verdict``."""
     ordered, count = np.sort(scores, axis=2), scores.shape[2]
-    flagged = np.zeros(scores.shape[:2], dtype=bool)
+    flagged = np.zeros(scores.shape[:2], dtype=int)
     for worst in range(1, count // 2 + 1):
         others = ordered[:, :, worst:]
         left = others.shape[2]
@@ -151,19 +152,33 @@ def has_collapsed(scores: Array) -> NDArray[np.bool_]:
             break
         quantile = t_quantile(1 - FALSE_FLAGS / math.comb(count, worst), left - 1)
         reach = quantile * others.std(axis=2, ddof=1) * math.sqrt(1 + 1 / left)
-        flagged |= others.mean(axis=2) - ordered[:, :, worst - 1] > reach
+        flagged[others.mean(axis=2) - ordered[:, :, worst - 1] > reach] = worst
     return flagged
 
 
 def judged(
     scores: Array, truth: Array | float = 0.0, items: tuple[Array, Array] | None = None
 ) -> dict[str, NDArray[np.bool_]]:
-    """Rows called different, rows whose interval misses the truth, and rows without a verdict."""
-    gap, half = intervals(scores, row_level(scores.shape[1] - 1), items=items)
-    lost = has_collapsed(scores)
-    silent = lost[:, 1:] | lost[:, :1]
-    missed = (np.abs(gap - truth) > half) & ~silent
-    return {"different": (np.abs(gap) > half) & ~silent, "missed": missed, "silent": silent}
+    """Rows called different, rows whose interval misses the truth, and rows without an interval.
+
+    Collapsed seeds of one side are set aside, and the interval is open towards this side.
+    """
+    level = row_level(scores.shape[1] - 1)
+    gap, half = intervals(scores, level, items=items)
+    lost = collapsed_seeds(scores)
+    row, dense = lost[:, 1:] > 0, lost[:, :1] > 0
+    with np.errstate(invalid="ignore"):  # seeds of one score: NaN, and no verdict
+        without, reach = intervals(_without(scores, lost), level)
+    gap, half = np.where(row | dense, without, gap), np.where(row | dense, reach, half)
+    low, high = np.where(row, -np.inf, gap - half), np.where(dense, np.inf, gap + half)
+    silent, missed = row & dense, (low > truth) | (high < truth)
+    return {"different": ((low > 0) | (high < 0)) & ~silent, "missed": missed & ~silent, "silent": silent}
+
+
+def _without(scores: Array, lost: NDArray[np.int_]) -> Array:
+    """Scores in which the worst ``lost`` of each system are NaN."""
+    ordered = np.sort(scores, axis=2)
+    return np.where(np.arange(scores.shape[2]) < lost[..., None], np.nan, ordered)
 
 
 def with_items(stream: np.random.Generator, kind: str, trials: int, rows: int) -> tuple[Array, tuple[Array, Array]]:
@@ -207,8 +222,8 @@ def _facts(outcome: dict[str, NDArray[np.bool_]], trials: int) -> dict[str, Any]
     facts = {"alarms": alarms, "alarms_95": wilson(alarms, trials)}
     facts |= {"coverage": coverage, "coverage_95": wilson(coverage, trials)}
     shown = np.logical_not(outcome["silent"]).sum()
-    facts["coverage_of_shown"] = float(1 - outcome["missed"].sum() / shown)  # row by row, those with a verdict
-    return facts | {"no_verdict": float(outcome["silent"].mean())}
+    facts["coverage_of_shown"] = float(1 - outcome["missed"].sum() / shown)  # row by row, those with an interval
+    return facts | {"no_interval": float(outcome["silent"].mean())}
 
 
 def grid(trials: int, seed: int = 1) -> Iterator[dict[str, Any]]:
@@ -254,7 +269,7 @@ def pairs(trials: int, seed: int = 5) -> Iterator[dict[str, Any]]:
         for kind in KINDS:
             stream, level = np.random.default_rng([seed, rows, len(kind)]), row_level(math.comb(rows, 2))
             scores = draw(stream, kind, (trials, rows, FIXED))
-            lost, alarms = has_collapsed(scores), np.zeros(trials, dtype=bool)
+            lost, alarms = collapsed_seeds(scores) > 0, np.zeros(trials, dtype=bool)
             for row in range(rows - 1):
                 gap, half = intervals(scores[:, row:], level)
                 alarms |= ((np.abs(gap) > half) & ~(lost[:, row + 1 :] | lost[:, row : row + 1])).any(axis=1)

@@ -35,6 +35,7 @@ from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
 from phmrun.statistics.verdict import Verdict
+from phmrun.statistics.welch import interval_words
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
@@ -106,7 +107,8 @@ class Sweep:
         words, shown = comparison.words, comparison.judgement.difference
         if shown is None:
             return words
-        return f"{shown.value:+.2f} [{shown.low:+.2f}, {shown.high:+.2f}] {plain(words)}"
+        interval = interval_words(shown.low, shown.high).replace(" to ", ", ")
+        return f"{shown.value:+.2f} [{interval}] {plain(words)}"
 
     def floor(self) -> str:
         """Return name and score of the best trivial system, or a dash."""
@@ -233,15 +235,16 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
     swap = partial(re.sub, "worse|better", lambda word: SWAPPED[word[0]])
     sides = [(names[p.beside], swap(p.words)) for p in direct if p.place[0] == narrow]
     sides += [(names[p.place[0]], p.words) for p in direct if p.beside == narrow]
-    decided = []
+    decided, words = [], dict[str, str]()
     for each in matrix["columns"]:
-        its = [place for begin in matrix["rows"].values() if (place := found(each, begin, sweeps))]
-        words = [plain(place[0].compared[place[1], 0].words) for place in its if is_decided(place)]
-        decided.append(f"{len(words)} of {len(its)} rows{f' ({tally(words)})' * bool(words)} in {each['name']}")
+        its = {name: place for name, begin in matrix["rows"].items() if (place := found(each, begin, sweeps))}
+        words = {name: plain(at[0].compared[at[1], 0].words) for name, at in its.items() if is_decided(at)}
+        counts = f" ({tally([*words.values()])})" if words else ""
+        decided.append(f"{len(words)} of {len(its)} rows{counts} in {each['name']}")
     whole = sweep.amount(sweep.dense, COSTS[1])
     products = {name: place[0].amount(place[1], COSTS[1]) / whole for name, place in sized.items()}
     reach = [difference.detectable for difference in known.values()]
-    counts = [count for difference in known.values() for count in difference.seeds]
+    counted_seeds = [count for difference in known.values() for count in difference.seeds]
     return {
         "task": column["name"],
         "narrow": f"{known[''].value:+.2f} [{known[''].low:+.2f}, {known[''].high:+.2f}]",
@@ -254,7 +257,8 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         "cheap": ", ".join(name for name, ratio in products.items() if ratio < 0.75),
         "dear": ", ".join(name for name, ratio in products.items() if ratio >= 0.75),
         "decided": " and ".join(decided),
-        "seeds": f"{min(counts)} to {max(counts)}",
+        "last": "; ".join(f"{', '.join(n for n in words if words[n] == w)} {w}" for w in dict.fromkeys(words.values())),
+        "seeds": f"{min(counted_seeds)} to {max(counted_seeds)}",
         "detectable": f"{min(reach):.1f} to {max(reach):.1f}",
         **(updates_of(matrix["updates"], sweeps) if "updates" in matrix else {}),
     }

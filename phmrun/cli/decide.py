@@ -128,6 +128,8 @@ def _show(decisions: Sequence["Decision"], *, all_pairs: bool) -> None:
 
 def _verdict_cells(fact: dict[str, Any]) -> list[str]:
     """Return verdict, difference, interval and p-value of a system; empty texts for those of the reference."""
+    from phmrun.statistics.welch import interval_words
+
     if "verdict" not in fact:
         return ["reference, untrained" if fact["trained"] is False else "reference", "", "", ""]
     verdict, interval = fact["verdict"], fact["interval"]
@@ -135,7 +137,7 @@ def _verdict_cells(fact: dict[str, Any]) -> list[str]:
         verdict += ", better" if fact["better"] else ", worse"
     if not interval:
         return [verdict, "", "", ""]
-    return [verdict, f"{fact['difference']:+.4g}", f"{interval[0]:+.4g} to {interval[1]:+.4g}", f"{fact['p']:.2g}"]
+    return [verdict, f"{fact['difference']:+.4g}", interval_words(interval[0], interval[1], ".4g"), f"{fact['p']:.2g}"]
 
 
 def _remarks(name: str, fact: dict[str, Any]) -> Iterator[str]:

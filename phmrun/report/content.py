@@ -32,6 +32,7 @@ from phmrun.results.plots.runs import choose_score, curves, draw_history
 from phmrun.results.plots.sweeps import draw_pareto
 from phmrun.results.render import html_table, markdown_page, markdown_table
 from phmrun.results.table import ResultTable
+from phmrun.statistics.welch import interval_words
 from phmrun.sweeps.cell import Cell
 from phmrun.sweeps.cell_status import LEFT, CellState, CellStatus, Estimate, distinct, look, tally
 from phmrun.sweeps.plan import Plan
@@ -115,7 +116,7 @@ def _outcome(table: ResultTable, compared: Comparisons) -> str:
         why = "nothing is compared, since a verdict needs two or more seeds of a row and of dense"
         return f"the best {measured} is {scores[best]:.2f}, of {name}{size}; {why}."
     difference = judged[best].judgement.difference
-    delta = f" ({difference.value:+.2f}, {difference.low:+.2f} to {difference.high:+.2f})" if difference else ""
+    delta = f" ({difference.value:+.2f}, {interval_words(difference.low, difference.high)})" if difference else ""
     also = [
         f"; in {title(table.headings[other].score)}, {pair.words}"
         for (row, other), pair in sorted(compared.items())

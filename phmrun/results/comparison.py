@@ -103,7 +103,8 @@ def differences(
 
     Args:
         table: The table.
-        margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
+        margin: δ in units of the first column's score; the metric's default if not given, and for a loss beside another
+            score; 0 tests for differences only.
         baseline: Values by key of the baseline cells; the dense ones if not given.
 
     Returns:
@@ -119,7 +120,7 @@ def differences(
     total = sum(len(figures) for _, figures in groups.values())
     with progress("comparing with the dense cells", total, "cells") as advance:
         for (score, _), (dense, figures) in groups.items():
-            pairs = _compared(figures, dense, score, margin, reader)
+            pairs = _compared(figures, dense, score, _margin(table, score, margin), reader)
             compared += [replace(pair, baseline=rows[id(dense)]) for pair in pairs]
             advance(len(figures))
     return {pair.place: pair for pair in _as_trained(table, compared)}
@@ -153,7 +154,8 @@ def all_pairs(
 
     Args:
         table: The table.
-        margin: δ in units of the score; the metric's default if not given; 0 tests for differences only.
+        margin: δ in units of the first column's score; the metric's default if not given, and for a loss beside another
+            score; 0 tests for differences only.
         rows: Indices of the rows to compare; all if not given.
     """
     reader, compared = RunItems(), list[RowComparison]()
@@ -166,9 +168,15 @@ def all_pairs(
         for column, family in families.items():
             for (beside, other), (row, figure) in family:
                 cell = {(row, column): figure}
-                compared += _compared(cell, other, figure.score, margin, reader, len(family), beside)
+                its = _margin(table, figure.score, margin)
+                compared += _compared(cell, other, figure.score, its, reader, len(family), beside)
                 advance(1)
     return _as_trained(table, compared)
+
+
+def _margin(table: ResultTable, score: str, margin: float | None) -> float | None:
+    """Return a score's margin: that of the table, but none for a loss, in nats, beside another score."""
+    return None if score == TEST_LOSS != table.headings[0].score else margin
 
 
 def _compared(

@@ -17,7 +17,7 @@ from phmrun.results.comparison import Comparisons, RowComparison, withheld
 from phmrun.results.costs import COSTS, cost_of, cost_texts, has_frozen, meanings
 from phmrun.results.table import MISSING, REDUCED, Figure, ResultTable, rounded
 from phmrun.statistics.verdict import Judgement, Question, Verdict
-from phmrun.statistics.welch import LEVEL, interval_of_mean
+from phmrun.statistics.welch import LEVEL, interval_of_mean, interval_words
 
 UNFINISHED, EDGE = "†", "(edge)"
 MARKS = {
@@ -139,7 +139,7 @@ def verdict_table(table: ResultTable, comparisons: Sequence[RowComparison]) -> G
 def _verdict_cells(comparison: RowComparison) -> list[str]:
     """Return the six cells of a verdict, for the columns :data:`HEADINGS`.
 
-    They are the difference, "low to high", p-value with two significant digits, detectable difference, seeds ("5, 4"
+    They are the difference, its interval, p-value with two significant digits, detectable difference, seeds ("5, 4"
     for row and dense if they differ), and the verdict in words. Other numbers have two decimals. Without a difference,
     all cells except the last are empty.
     """
@@ -147,7 +147,7 @@ def _verdict_cells(comparison: RowComparison) -> list[str]:
     if shown is None:
         return [*[""] * 5, words]
     seeds = ", ".join(map(str, dict.fromkeys(shown.seeds)))
-    interval = f"{shown.low:+.2f} to {shown.high:+.2f}"
+    interval = interval_words(shown.low, shown.high)
     return [f"{shown.value:+.2f}", interval, f"{shown.p:.2g}", f"{shown.detectable:.2f}", seeds, words]
 
 

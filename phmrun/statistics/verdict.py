@@ -13,8 +13,10 @@ property of a simultaneous interval. A floor is passed if the 95 % interval of t
 correction is needed, since a verdict that depends on it needs both (Berger 1982, intersection-union).
 
 If one of six seeds stayed at chance, no method for the mean's interval holds its level. Such *collapsed* seeds are
-therefore detected, counted, and compared by Fisher's exact test (1935); the means of that row get no verdict. The j
-worst of n seeds have collapsed if every one of them lies further below the mean of the others than
+therefore detected, counted, and compared by Fisher's exact test (1935); the means of that row get no verdict but one
+against it that holds without them, too: setting them aside raises its mean. Beside a reference with collapsed seeds
+these are "better" and "not worse", for a system with some "worse". The j worst of n seeds have collapsed if every one
+of them lies further below the mean of the others than
 
     t(1 - 0.01 / C(n, j), n - j - 1) · s · √(1 + 1 / (n - j))
 
@@ -108,14 +110,14 @@ class Judgement:
         """Return the judgement for JSON.
 
         Keys: verdict, better, difference, interval (low, high), p, detectable, interval_over_items, reason, collapsed,
-        p_collapsed, trained. Missing ones are ``None``.
+        p_collapsed, trained. Missing ones are ``None``, as are open ends.
         """
         shown = self.difference
         return {
             "verdict": str(self.verdict),
             "better": self.better,
             "difference": shown.value if shown else None,
-            "interval": [shown.low, shown.high] if shown else None,
+            "interval": [end if math.isfinite(end) else None for end in (shown.low, shown.high)] if shown else None,
             "p": shown.p if shown else None,
             "detectable": shown.detectable if shown else None,
             "interval_over_items": list(self.over_items) if self.over_items else None,
@@ -191,11 +193,10 @@ def _judge_one(
 ) -> Judgement:
     """Return the judgement of one system.
 
-    Over items, seeds are not checked for collapse. Over seeds, collapsed ones on either side give no difference:
-    UNTRAINED if all of a side collapsed or an uncollapsed reference does not beat its floors, else UNDECIDED; their
-    numbers and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten, else
-    UNDECIDED with a reason. Otherwise the verdict is that of :func:`_verdict`; an undecided one over seeds has the
-    seeds needed.
+    Over items, seeds are not checked for collapse. Over seeds, with collapsed ones: UNTRAINED if all of a side
+    collapsed or an uncollapsed reference does not beat its floors, else that of :func:`_nevertheless`; their numbers
+    and Fisher's p-value are kept. Without an interval or spread, UNTRAINED if a floor is not beaten, else UNDECIDED
+    with a reason. Otherwise the verdict is that of :func:`_verdict`; an undecided one over seeds has the seeds needed.
     """
     lower = question.lower_is_better
     trained = beats_floors(scores, floors, lower_is_better=lower)
@@ -208,15 +209,21 @@ def _judge_one(
         shown = _over_items(items, rows) if items is not None else None
         reason = "" if shown else "the items of both are not known"
     else:
-        counts = len(collapsed(scores, lower_is_better=lower)), len(collapsed(reference, lower_is_better=lower))
+        lost = [collapsed(side, lower_is_better=lower) for side in (scores, reference)]
+        counts = len(lost[0]), len(lost[1])
         if any(counts):
             p = fisher_exact((counts[0], len(scores)), (counts[1], len(reference)))
             reason = f"outlying seeds: {counts[0]} of {len(scores)}, reference {counts[1]} of {len(reference)}"
             untrained = passed is False and not counts[1]
             reason += f"; {BELOW_FLOOR}" if untrained else ""
-            lost_all = any(0 < lost == seeds for lost, seeds in zip(counts, judgement.seeds, strict=True))
-            verdict = Verdict.UNTRAINED if lost_all or untrained else Verdict.UNDECIDED
-            return replace(judgement, verdict=verdict, reason=reason, collapsed=counts, p_collapsed=p)
+            judgement = replace(judgement, reason=reason, collapsed=counts, p_collapsed=p)
+            if untrained or any(0 < gone == seeds for gone, seeds in zip(counts, judgement.seeds, strict=True)):
+                return replace(judgement, verdict=Verdict.UNTRAINED)
+            kept = [
+                [value for place, value in enumerate(side) if place not in out]
+                for side, out in ((scores, lost[0]), (reference, lost[1]))
+            ]
+            return _nevertheless(judgement, _over_seeds(kept[0], kept[1], rows)[0], question, (trained, passed))
         shown, reason = _over_seeds(scores, reference, rows)
     verdict, why = _verdict(shown, question, (trained, passed))
     if reason and verdict is not Verdict.UNTRAINED:
@@ -231,6 +238,29 @@ def _judge_one(
         enough = [seeds_needed(scores, reference, target, rows) for target in targets]
         needed = min((count for count in enough if count is not None), default=None)
     return replace(judgement, difference=shown, better=gain > 0, needed=needed)
+
+
+def _nevertheless(
+    judgement: Judgement,
+    shown: Difference | None,
+    question: Question,
+    trained: tuple[bool | None, bool | None],
+) -> Judgement:
+    """Return a judgement with the interval of the uncollapsed seeds, and a verdict against the side of the others.
+
+    The interval is open towards that side, since its mean is lower with its collapsed seeds. The judgement is returned
+    unchanged if both sides have some, or ``shown``, the difference, is None.
+    """
+    if shown is None or all(judgement.collapsed):
+        return judgement
+    above = bool(judgement.collapsed[1]) is not question.lower_is_better
+    p = shown.p if (shown.value > 0) is above else 1.0
+    shown = replace(shown, p=p, high=math.inf) if above else replace(shown, p=p, low=-math.inf)
+    verdict, _ = _verdict(shown, question, trained)
+    verdict = Verdict.UNDECIDED if verdict is Verdict.UNTRAINED else verdict
+    better = (shown.value < 0) is question.lower_is_better
+    reason = f"{judgement.reason}, set aside: with them this side is worse still"
+    return replace(judgement, verdict=verdict, better=better, difference=shown, reason=reason)
 
 
 def _over_seeds(scores: Sequence[float], reference: Sequence[float], rows: int) -> tuple[Difference | None, str]:

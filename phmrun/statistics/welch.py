@@ -37,8 +37,8 @@ class Difference:
         value: Difference of the means.
         error: Its standard error.
         freedom: Degrees of freedom of that error.
-        low: Lower end of the simultaneous interval.
-        high: Upper end.
+        low: Lower end of the simultaneous interval; -∞ if it is open.
+        high: Upper end; ∞ if it is open.
         p: P-value adjusted for rows; below the level if and only if the interval excludes 0. It is 1 without any error.
         detectable: Smallest true difference with a power of 80 %.
         seeds: Seeds of the system and of the reference.
@@ -52,6 +52,13 @@ class Difference:
     p: float
     detectable: float
     seeds: tuple[int, int]
+
+
+def interval_words(low: float | None, high: float | None, form: str = ".2f") -> str:
+    """Return an interval in words: "-0.21 to +0.56"; with an open end, infinite or None, "at least -0.21"."""
+    if high in (None, math.inf):
+        return f"at least {low:+{form}}"
+    return f"at most {high:+{form}}" if low in (None, -math.inf) else f"{low:+{form}} to {high:+{form}}"
 
 
 def t_quantile(share: float, freedom: float) -> float:

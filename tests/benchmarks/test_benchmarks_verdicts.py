@@ -5,10 +5,10 @@ import pytest
 
 from benchmarks.verdicts import (
     KINDS,
+    collapsed_seeds,
     detectable,
     draw,
     grid,
-    has_collapsed,
     intervals,
     judged,
     pairs,
@@ -24,9 +24,9 @@ def test_the_simulated_method_is_the_one_in_use(kind: str) -> None:
     scores = draw(np.random.default_rng(1), kind, (12, 4, 10), 1.5)
     gap, half = intervals(scores, row_level(3))
     sizes = reported(scores, row_level(3))
-    flagged, outcome = has_collapsed(scores), judged(scores)["different"]
+    flagged, outcome = collapsed_seeds(scores), judged(scores)["different"]
     for trial, (dense, *rows) in enumerate(scores.tolist()):
-        assert [bool(collapsed(system)) for system in (dense, *rows)] == flagged[trial].tolist()
+        assert [len(collapsed(system)) for system in (dense, *rows)] == flagged[trial].tolist()
         for place, row in enumerate(rows):
             shown = difference(row, dense, 3)
             assert shown is not None

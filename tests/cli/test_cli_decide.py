@@ -179,6 +179,16 @@ def test_diverged_runs_are_judged_in_tables_of_many_forms(phmrun, tmp_path, text
     assert (facts["verdict"], facts["collapsed"]) == ("untrained", [2, 0])
 
 
+def test_the_interval_beside_outlying_seeds_is_open(phmrun, tmp_path):
+    dense, phm = (90.1, 90.2, 90.3, 90.2, 70.0), (90.0, 90.3, 90.2, 90.1, 90.2)
+    lines = [f"{seed},{first},{second}" for seed, (first, second) in enumerate(zip(dense, phm, strict=True))]
+    (tmp_path / "scores").write_text("\n".join(["seed,dense,phm", *lines]))
+    asked = ("decide", str(tmp_path / "scores"), *BASE, "--margin", "0.5")
+    facts = json.loads(phmrun(*asked, "--json").out)["systems"]["phm"]
+    assert (facts["verdict"], facts["interval"][1], facts["collapsed"]) == ("not-worse", None, [0, 1])
+    assert "at least -0.2" in phmrun(*asked).out
+
+
 def test_pairs_of_one_dataset_have_the_costs_that_are_known(phmrun, tmp_path):
     text = "task,model,seed,acc,size\nx,a,1,90,7\nx,b,1,91,\nx,c,1,92,\ny,a,1,80,7\n"
     (tmp_path / "scores").write_text(text)

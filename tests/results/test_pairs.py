@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from phmrun.ledger import Run, State
 from phmrun.ledger.listing import recorded_run
-from phmrun.results.comparison import all_pairs
+from phmrun.results.comparison import all_pairs, differences
 from phmrun.results.entries import Entry
 from phmrun.results.layout import lay_out, pair_facts
 from phmrun.results.table import Heading, tabulate
@@ -89,6 +89,14 @@ def test_only_rows_of_the_same_data_and_length_are_paired(table):
 def test_a_loss_is_untrained_where_the_score_beside_it_is(table):
     created = table({"dense": (10.0, 10.2), "phm": (9.0, 9.2)}, scores=("test/bleu", "test/loss"), floor=50.0)
     assert [pair.verdict for pair in all_pairs(created)] == [Verdict.UNTRAINED] * 2
+
+
+def test_a_margin_is_not_that_of_the_loss_beside_the_score(table):
+    created = table({"dense": (10.0, 10.2), "phm": (9.9, 10.2)}, scores=("test/bleu", "test/loss"))
+    for compared in (all_pairs(created, margin=2.0), differences(created, 2.0).values()):
+        assert [pair.question.margin for pair in compared] == [2.0, None]
+    alone = table({"dense": (10.0, 10.2), "phm": (9.9, 10.2)}, scores=("test/loss",))
+    assert [pair.question.margin for pair in all_pairs(alone, margin=2.0)] == [2.0]
 
 
 def test_pairs_stand_in_place_of_verdicts_beside_dense(table):

@@ -78,7 +78,12 @@ def draw_effects(judgements: Mapping[str, Judgement], score: str) -> Figure:
     axes = figure.subplots()
     axes.axvline(0.0, color=PALETTE[7], linewidth=1.0)
     for place, (_, shown, judged) in enumerate(effects):
-        axes.plot([shown.low, shown.high], [place, place], color=PALETTE[0], linewidth=1.8)
+        ends = [shown.low, shown.high]
+        for side, mark in ((0, "<"), (1, ">")):
+            if math.isinf(ends[side]):  # open: an arrow as far away as the other end
+                ends[side] = 2 * shown.value - ends[1 - side]
+                axes.plot(ends[side], place, mark, color=PALETTE[0])
+        axes.plot(ends, [place, place], color=PALETTE[0], linewidth=1.8)
         face = PALETTE[0] if judged.verdict is Verdict.DIFFERENT else "white"
         axes.plot(shown.value, place, "o", color=PALETTE[0], markerfacecolor=face)
     axes.set_yticks(range(len(labels)), labels)
