@@ -35,7 +35,7 @@ from phmrun.results.plots.sweeps import draw_effects
 from phmrun.results.render import markdown_table
 from phmrun.results.table import MISSING
 from phmrun.statistics.verdict import Verdict
-from phmrun.statistics.welch import interval_words
+from phmrun.statistics.welch import Difference, interval_words
 from phmrun.sweeps.cell_status import CellState
 from phmrun.sweeps.results import Asked, view
 from phmrun.sweeps.selection import SEED
@@ -107,8 +107,7 @@ class Sweep:
         words, shown = comparison.words, comparison.judgement.difference
         if shown is None:
             return words
-        interval = interval_words(shown.low, shown.high).replace(" to ", ", ")
-        return f"{shown.value:+.2f} [{interval}] {plain(words)}"
+        return f"{with_interval(shown)} {plain(words)}"
 
     def floor(self) -> str:
         """Return name and score of the best trivial system, or a dash."""
@@ -197,6 +196,11 @@ def tally(words: Sequence[str]) -> str:
     return " · ".join(f"{count} {word}" for word, count in Counter(words).items())
 
 
+def with_interval(shown: Difference) -> str:
+    """Return a difference: "-0.42 [-0.61, -0.23]"."""
+    return f"{shown.value:+.2f} [{interval_words(shown.low, shown.high).replace(' to ', ', ')}]"
+
+
 def plain(words: str) -> str:
     """Return a verdict without "different"."""
     return words.removeprefix("different, ")
@@ -247,7 +251,7 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
     counted_seeds = [count for difference in known.values() for count in difference.seeds]
     return {
         "task": column["name"],
-        "narrow": f"{known[''].value:+.2f} [{known[''].low:+.2f}, {known[''].high:+.2f}]",
+        "narrow": with_interval(known[""]),
         "structures": len(ranked),
         "lower": sum(known[name].value < known[""].value for name in ranked),
         "best": f"{known[ranked[-1]].value:+.2f}, {ranked[-1]}",
