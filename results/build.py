@@ -244,7 +244,7 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         its = {name: place for name, begin in matrix["rows"].items() if (place := found(each, begin, sweeps))}
         words = {name: plain(at[0].compared[at[1], 0].words) for name, at in its.items() if is_decided(at)}
         counts = f" ({tally([*words.values()])})" if words else ""
-        decided.append(f"{len(words)} of {len(its)} rows{counts} in {each['name']}")
+        decided.append(f"{len(words)} of {len(its)} rows of {each['name']} are decided{counts}")
     whole = sweep.amount(sweep.dense, COSTS[1])
     products = {name: place[0].amount(place[1], COSTS[1]) / whole for name, place in sized.items()}
     reach = [difference.detectable for difference in known.values()]
