@@ -232,6 +232,9 @@ def facts(matrix: Mapping[str, Any], sweeps: Mapping[str, Sweep]) -> dict[str, A
         "": sweep.compared[narrow, 0].judgement.difference
     }
     known = {name: difference for name, difference in shown.items() if difference}
+    if len(known) < 2 or "" not in known:
+        what = "the answer is about a row of equal size and others, each with an interval of its difference from dense"
+        raise PhmrunError(what, where="matrix.answer", hint="Leave it out.", code=ExitCode.DATA)
     ranked = sorted(known.keys() - {""}, key=lambda name: known[name].value)
     direct = [p for p in sweep.pairs if narrow in (p.place[0], p.beside) and sweep.dense not in (p.place[0], p.beside)]
     names: dict[int | None, str] = dict(enumerate(map(sweep.plain_name, range(len(sweep.table.rows)))))
@@ -329,7 +332,7 @@ def build(folder: Path, records: Sequence[Run]) -> tuple[dict[Path, str], Pictur
         ]
     unknown = ["## What is not known", *map(markdown, asked["unknown"])] if "unknown" in asked else []
     pages[folder / "sweeps.md"] = joined(["# Sweeps", markdown(asked.get("rule", "")), *listed, *unknown])
-    parts = [f"# {asked['title']}", markdown(asked.get("about", ""))]
+    parts = [f"# {asked.get('title', 'Results')}", markdown(asked.get("about", ""))]
     parts += overview(asked["matrix"], sweeps) if "matrix" in asked else []
     parts += [
         f"{link('Sweeps', folder / 'sweeps.md')}: all {len(sweeps)}, with costs, pictures, verdicts and commands. "

@@ -3,6 +3,7 @@
 import errno
 import importlib
 import io
+import itertools
 import logging
 import os
 import shlex
@@ -12,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Annotated, Any, NamedTuple, NoReturn, cast
 
 import typer
@@ -27,6 +29,8 @@ from phmrun.plugin_errors import plugin_error
 
 AGAIN = 0.05
 """Delay before a lost signal is sent again, in seconds."""
+LOADER = "<frozen importlib._bootstrap>"
+"""File of the frames in which Python loads modules."""
 _ANYWHERE = ("--debug", "--verbose", "-v", "--quiet", "-q")
 
 
@@ -210,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if arguments is None else arguments)
     moved = _globals_first(words)
     code: str | int | None = ExitCode.OK
-    _listen_to_sigterm()
+    _listen()
     try:
         _require_unicode(words)
         with _lost_interruptions_repeated():
@@ -292,18 +296,36 @@ def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
     return error
 
 
-def _listen_to_sigterm() -> None:
-    """Make SIGTERM raise :class:`Interrupted`.
+def _listen() -> None:
+    """Make SIGTERM raise :class:`Interrupted`, and put signals off while modules load, for at most 5 seconds.
 
-    A run then ends as by Ctrl-C. Only in the main thread, and if SIGTERM has its default action.
+    A run then ends as by Ctrl-C. Extensions lose an exception that is raised while they load, and stay half loaded.
+    Only in the main thread, and for signals with their default action.
     """
+    left = itertools.count(round(5 / AGAIN), -1)
 
-    def end(which: int, frame: object) -> NoReturn:
-        """Raise the interruption by this signal."""
-        raise Interrupted(which)
+    def end(which: int, frame: FrameType | None) -> None:
+        """Raise the interruption by this signal, or send it again later."""
+        if any(place.f_code.co_filename == LOADER for place, _ in traceback.walk_stack(frame)) and next(left) > 0:
+            _send_again(which)
+        elif which == signal.SIGINT:
+            raise KeyboardInterrupt
+        else:
+            raise Interrupted(which)
 
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
+    for which, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(which) is usual:
+            signal.signal(which, end)
+
+
+def _send_again(which: int) -> None:
+    """Send a signal to the main thread after 0.05 seconds.
+
+    Another thread sends it: sent here, it would be handled at the same place.
+    """
+    again = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, which))
+    again.daemon = True
+    again.start()
 
 
 @contextmanager
@@ -323,11 +345,7 @@ def _lost_interruptions_repeated() -> Iterator[None]:
         if not isinstance(lost.exc_value, KeyboardInterrupt):
             tell(lost)
             return
-        which = lost.exc_value.which if isinstance(lost.exc_value, Interrupted) else signal.SIGINT
-        # Sent later from another thread: sent here, it would be raised in the same destructor and be lost again.
-        again = threading.Timer(AGAIN, signal.pthread_kill, (threading.main_thread().ident, which))
-        again.daemon = True
-        again.start()
+        _send_again(lost.exc_value.which if isinstance(lost.exc_value, Interrupted) else signal.SIGINT)
 
     sys.unraisablehook = hear
     try:

@@ -213,7 +213,7 @@ def facts(comparison: RowComparison) -> dict[str, Any]:
     return {
         **judgement.as_dict(),
         "margin": comparison.question.margin,
-        "compared_seeds": list(judgement.seeds),
+        "compared_seeds": list((judgement.difference or judgement).seeds),
         "floor": list(comparison.floor) if comparison.floor else None,
         "seeds_needed": judgement.needed,
         "estimand": f"difference of means over seeds, test set fixed; {comparison.settings}",

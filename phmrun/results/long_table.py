@@ -180,11 +180,11 @@ class Results:
 
 
 def done(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs that are done, in their order.
+    """Return the runs that are done or have diverged, in their order.
 
     Raises:
         PhmrunError: (exit 3) A run's file differs from its manifest, whatever its state.
     """
     for run in runs:
         run.require_intact()
-    return [run for run in runs if run.state == State.DONE]
+    return [run for run in runs if run.state == State.DONE or (run.status and run.status.diverged)]

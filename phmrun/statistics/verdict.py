@@ -256,10 +256,11 @@ def _nevertheless(
     above = bool(judgement.collapsed[1]) is not question.lower_is_better
     p = shown.p if (shown.value > 0) is above else 1.0
     shown = replace(shown, p=p, high=math.inf) if above else replace(shown, p=p, low=-math.inf)
-    verdict, _ = _verdict(shown, question, trained)
+    verdict, why = _verdict(shown, question, trained)
     verdict = Verdict.UNDECIDED if verdict is Verdict.UNTRAINED else verdict
     better = (shown.value < 0) is question.lower_is_better
-    reason = f"{judgement.reason}, set aside: with them this side is worse still"
+    side = "the reference" if judgement.collapsed[1] else "the system"
+    reason = f"{judgement.reason}, set aside: with them {side} is worse still{f', and {why}' if why else ''}"
     return replace(judgement, verdict=verdict, better=better, difference=shown, reason=reason)
 
 

@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 
@@ -22,6 +23,17 @@ def test_the_list_loads_no_verb():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"pydantic", "yaml", "phmrun.config", "phmrun.cli.train"} & set(done.stderr.split())
+
+
+def test_a_signal_waits_until_modules_are_loaded(tmp_path):
+    (tmp_path / "half.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhole = True\n")
+    code = (
+        "import time\nfrom phmrun.cli import app\napp._listen()\nimport half\n"
+        "try: time.sleep(9)\nexcept KeyboardInterrupt: print(half.whole)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "True\n"
 
 
 def test_version_is_printed(phmrun):
