@@ -47,7 +47,7 @@ class Model:
         numbers = [*(self.numbers.get(word, UNK) for word in words), EOS]
         tokens = self.search(numbers, **{**self.search_settings, **settings})
         actual = [self.names[token] for token in tokens]
-        return target_pieces.decode(actual) if target_pieces else " ".join(actual)
+        return target_pieces.decode(actual).replace("▁", " ").strip() if target_pieces else " ".join(actual)
 
     def search(
         self,

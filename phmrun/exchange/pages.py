@@ -42,5 +42,5 @@ def _splitting(vocabularies: Vocabularies) -> dict[str, str]:
         "imports": "import sentencepiece\n",
         "setup": "".join(lines),
         "encode": "sources.encode(line, out_type=str)",
-        "decode": "targets.decode(tokens)",
+        "decode": 'targets.decode(tokens).replace("▁", " ").strip()',
     }

@@ -186,10 +186,11 @@ class PieceVocabulary(Vocabulary):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of the pieces up to the end token.
 
-        Padding and beginning tokens are left out.
+        Padding and beginning tokens are left out, as are spaces at the ends.
         """
         kept = without_specials(ids, self.entries)
-        return self._processor.decode_pieces([self.tokens[number] for number in kept])
+        text = self._processor.decode_pieces([self.tokens[number] for number in kept])
+        return text.replace("▁", " ").strip()  # the model returns a piece of the other side alone as it is
 
     def content(self) -> bytes:
         """Return model (hexadecimal) and pieces as JSON bytes."""

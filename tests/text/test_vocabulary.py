@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.text.subwords import PieceVocabulary
 from phmrun.text.vocabularies import load_vocabulary, train_vocabulary
-from phmrun.text.vocabulary import Kind
+from phmrun.text.vocabulary import SPECIALS, Kind
 
 KINDS = get_args(Kind)
 
@@ -96,3 +97,22 @@ def test_subwords_keep_any_text_within_their_alphabet(text):
         line = line.replace("  ", " ")
     vocabulary = train_vocabulary([line, "x"], kind="bpe", size=500)
     assert vocabulary.decode(vocabulary.encode(line)) == line
+
+
+def test_pieces_of_either_side_are_decoded_as_by_marian(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    sides = [train_vocabulary(lines, kind="unigram", size=60) for lines in (LINES, [f"zwei Räder {n}" for n in "ABC"])]
+    pieces = [*SPECIALS, *dict.fromkeys(piece for side in sides for piece in side.tokens[len(SPECIALS) :])]
+    paths = [tmp_path / name for name in ("source.spm", "target.spm", "vocab.json")]
+    numbers = json.dumps({piece: number for number, piece in enumerate(pieces)})
+    for path, content in zip(paths, [*(side.model for side in sides), numbers.encode()], strict=True):
+        path.write_bytes(content)
+    theirs = transformers.MarianTokenizer(*map(str, paths))
+    target = PieceVocabulary(sides[1].model, pieces)
+    assert target.decode(target.encode("zwei Räder A")) == "zwei Räder A"
+
+    @given(st.lists(st.integers(len(SPECIALS), len(pieces) - 1), max_size=8))
+    def check(ids):
+        assert target.decode(ids) == theirs.decode(ids, skip_special_tokens=True)
+
+    check()
