@@ -196,7 +196,7 @@ def write_peft(network: Any, folder: Path, *, base: Path, name: str, facts: Mapp
     }
     write_json(folder / "adapter_config.json", settings)
     (folder / "adapter_model.safetensors").write_bytes(save(tensors, metadata={"format": "pt"}))
-    others = f", id2label={dict(enumerate(labels[row] for row in rows))}" if head else ""
+    others = f", id2label={dict(enumerate(labels[row] for row in rows))}, ignore_mismatched_sizes=True" if head else ""
     others += f', gguf_file="{file.name}"' if (file := weight_file(base)).suffix == ".gguf" else ""
     model = f'{kind}.from_pretrained("{base}"{others})'
     code = f'from peft import PeftModel\nmodel = PeftModel.from_pretrained({model}, "{name}")'

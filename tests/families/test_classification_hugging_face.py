@@ -114,19 +114,25 @@ def test_names_of_other_classes_are_said_and_a_tokenizer_keeps_its_settings(bert
     assert json.loads((tmp_path / "tokenizer_config.json").read_text())["mask_token"] == "[MASK]"
 
 
-def test_an_adapter_has_the_order_of_the_folder_s_classes(bert, tmp_path):
-    names = dict(enumerate(["NEUTRAL", "CONTRADICTION", "ENTAILMENT"]))
-    base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, id2label=names)
+@pytest.mark.parametrize(
+    ("names", "rows"), [(("neutral", "contradiction", "entailment"), [2, 0, 1]), (("yes", "no"), [0, 1, 2])]
+)
+def test_the_code_of_an_adapter_runs_and_has_the_order_of_the_folder_s_classes(bert, tmp_path, names, rows):
+    base = transformers.AutoModelForSequenceClassification.from_pretrained(bert, id2label=dict(enumerate(names)))
     base.save_pretrained(tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / file).write_bytes((bert / file).read_bytes())
     network = classifier(tmp_path, layer={"structure": "added"}).eval()
-    (tmp_path / "updates").mkdir()
-    write_peft(network.model, tmp_path / "updates", base=tmp_path, name="updates", facts={"run": "r", "layer": "added"})
-    joined = peft.PeftModel.from_pretrained(base, tmp_path / "updates").eval()
+    updates, facts = tmp_path / "updates", {"run": "r", "layer": "added"}
+    updates.mkdir()
+    write_peft(network.model, updates, base=tmp_path, name=str(updates), facts=facts)
+    write_tokenizer(folder_tokenizer(bert, 80), updates, tmp_path)
+    loaded = {}
+    exec((updates / "README.md").read_text().split("```")[1].removeprefix("python"), loaded)
     inputs = {"input_ids": torch.arange(9)[None]}
-    torch.testing.assert_close(joined(**inputs).logits[:, [2, 0, 1]], network.model(**inputs).logits)
-    page = (tmp_path / "updates" / "README.md").read_text()
-    assert "id2label={0: 'neutral', 1: 'contradiction', 2: 'entailment'}" in page
+    logits = loaded["model"].eval()(**inputs).logits[:, rows]
+    torch.testing.assert_close(logits, network.model(**inputs).logits)
+    assert [loaded["model"].config.id2label[row] for row in rows] == list(LABELS)
 
 
 def test_positions_of_roberta_begin_behind_the_padding(bert, tmp_path):
