@@ -191,11 +191,13 @@ def _search(checkpoint: Checkpoint) -> dict[str, Any]:
     ones; otherwise alpha is 1 and beam missing. A warning names the settings that are not used.
     """
     search = dict(DECODING)
-    settings = read_object(checkpoint.directory / GENERATION)
+    settings = {"early_stopping": False, **read_object(checkpoint.directory / GENERATION)}
     beam, alpha = settings.get("num_beams"), settings.get("length_penalty")
     unused = [key for key, value in NO_EFFECT.items() if settings.get(key) not in (None, value)]
     if type(beam) is int and 1 <= beam <= MOST_BEAMS:
         search["beam"] = beam
+        # Our beam search ends a sentence as theirs does with `early_stopping`.
+        unused += ["early_stopping"] if beam > 1 and settings["early_stopping"] is not True else []
     if isinstance(alpha, int | float) and 0 <= alpha <= MOST_BEAMS:
         search["alpha"] = float(alpha)
     if unused:

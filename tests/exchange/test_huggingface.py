@@ -130,6 +130,17 @@ def test_logits_and_greedy_outputs_are_theirs(checkpoint, tmp_path):
     assert json.loads((imported.run.path / "imported.json").read_text())["sha256"]
 
 
+def test_a_search_that_goes_on_after_as_many_hypotheses_as_beams_is_named(tmp_path, caplog):
+    t5(tmp_path)
+    beams = {"num_beams": 4}
+    goes_on = (beams, {**beams, "early_stopping": False}, {**beams, "early_stopping": "never"})
+    for settings in (*goes_on, {**beams, "early_stopping": True}, {"num_beams": 1}, {}):
+        (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+        caplog.clear()
+        describe(read_checkpoint(tmp_path))
+        assert ("not used, so outputs may differ" in caplog.text) is (settings in goes_on)
+
+
 def test_an_imported_run_is_scored_compressed_and_served(tmp_path, phmrun):
     pytest.importorskip("ctranslate2")
     marian(tmp_path)
