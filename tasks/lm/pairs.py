@@ -29,12 +29,13 @@ CHUNK = 2048
 
 
 class Pair(NamedTuple):
-    """A minimal pair, its phenomenon and its paradigm; both may be empty."""
+    """A minimal pair, its phenomenon and its paradigm, both perhaps empty, and its place, ``file:line``."""
 
     good: str
     bad: str
     phenomenon: str
     paradigm: str
+    where: str
 
 
 class MinimalPairs:
@@ -98,17 +99,17 @@ def _pair(line: str, where: str) -> Pair:
         what = "the line is no JSON object with sentence_good and sentence_bad"
         raise PhmrunError(what, where=where, hint=f"Write: {SAMPLE}", code=ExitCode.DATA) from error
     part, paradigm = ("_".join(str(content.get(key) or "").split()) for key in ("linguistics_term", "UID"))
-    return Pair(good, bad, part or paradigm, paradigm)
+    return Pair(good, bad, part or paradigm, paradigm, where)
 
 
 def judged(
-    data: MinimalPairs, nats: Callable[[Sequence[str]], NDArray[np.float64]]
+    data: MinimalPairs, nats: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]]
 ) -> tuple[dict[str, Score], list[str], int]:
     """Judge pairs by the log-probabilities of their sentences.
 
     Args:
         data: The pairs.
-        nats: Function from sentences to their -log p, ``[sentences]``, in nats.
+        nats: Function from sentences and their places to their -log p, ``[sentences]``, in nats.
 
     Returns:
         Scores "accuracy", of all pairs and of each phenomenon, and "accuracy-of-chance"; the lines of the file of
@@ -120,7 +121,8 @@ def judged(
     with progress(f"judging {data.name}", len(pairs), "pairs") as advance:
         for begin in range(0, len(pairs), CHUNK):
             chunk = pairs[begin : begin + CHUNK]
-            values = nats([text for pair in chunk for text in (pair.good, pair.bad)]).reshape(-1, 2)
+            places = [pair.where for pair in chunk for _ in (GOOD, BAD)]
+            values = nats([text for pair in chunk for text in (pair.good, pair.bad)], places).reshape(-1, 2)
             for pair, (good, bad) in zip(chunk, values.tolist(), strict=True):
                 predicted = GOOD if good < bad else BAD
                 counts[LabelPair(GOOD, predicted, pair.phenomenon)] += 1

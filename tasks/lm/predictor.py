@@ -163,13 +163,18 @@ class LanguageModelPredictor(
         return Evaluation(scores, "".join(rows), (), (), 2 * count, 2 * count, "sentences", seconds, batch, "tsv")
 
     @torch.inference_mode()
-    def sentence_nats(self, sentences: Sequence[str]) -> NDArray[np.float64]:
+    def sentence_nats(self, sentences: Sequence[str], places: Sequence[str] = ()) -> NDArray[np.float64]:
         """Return -log p of sentences, ``[sentences]``, in nats, each from the beginning of a text, without its end.
 
-        Marks are split from words, where the vocabulary has words.
+        Marks are split from words, where the vocabulary has words. ``places`` are those of the sentences, for errors.
+
+        Raises:
+            PhmrunError: (exit 3) A sentence is longer than the network's positions.
         """
         words = isinstance(self.vocabulary, StreamVocabulary)
         coded = [self.vocabulary.encode(spaced(text, False, "punctuation") if words else text) for text in sentences]
+        for text, where in itertools.zip_longest(coded, places):
+            self._check_length(len(text), where)
         nats = np.zeros(len(coded))
         for rows in evaluation_batches([len(text) for text in coded], unit="sentences", size=self.decoding.batch):
             texts = [torch.tensor([self.vocabulary.end, *coded[row]]) for row in rows]
@@ -296,12 +301,13 @@ class LanguageModelPredictor(
         and a backslash and n for a line feed of tokens; its values are "words", "bits" and "perplexity".
         """
         state, before = None, self.vocabulary.end
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             self._encoded(line)
             (tokens,) = self.vocabulary.stream([without_end(line)])
             if not tokens:  # a tokenizer may drop line feeds
                 yield Answer("", {"words": [], "bits": [], "perplexity": None})
                 continue
+            self._check_length(len(tokens), f"{self.source}:{number}")
             hidden, state = self._read([before, *tokens[:-1]], state)
             before = tokens[-1]
             nats = self.network.output.nll(hidden, torch.tensor(tokens, device=self.device)).double()
@@ -324,9 +330,20 @@ class LanguageModelPredictor(
         for number, line in enumerate(lines):
             generator = torch.Generator().manual_seed(self.decoding.seed + number)
             prompt = self._encoded(line)
+            self._check_length(len(prompt) + 1, f"{self.source}:{number + 1}")
             hidden, state = self._read([self.vocabulary.end, *prompt], None)
             text = self.vocabulary.decode([*prompt, *self._continued(hidden[-1], state, generator)])
             yield Answer(text, {"prediction": text})
+
+    def _check_length(self, length: int, where: str | None) -> None:
+        """Check that a line fits into the network's positions; ``where`` is its place.
+
+        Raises:
+            PhmrunError: (exit 3) It has more tokens.
+        """
+        if isinstance(self.network, HuggingFaceLanguageModel) and length > self.network.positions:
+            what = f"{length:,} tokens are more than the network's {self.network.positions:,} positions"
+            raise PhmrunError(what, where=where, hint="Shorten the line, or leave it out.", code=ExitCode.DATA)
 
     def _encoded(self, line: str) -> list[int]:
         """Return the ids of a line's words, and count them in ``coverage``."""

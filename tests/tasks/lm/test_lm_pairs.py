@@ -91,6 +91,20 @@ def test_scores_are_kept_by_phenomenon_with_their_pairs(runs, network, tmp_path)
         metric.read_items(run, "test", "")
 
 
+def test_a_sentence_longer_than_the_positions_is_named_by_its_line(runs, tmp_path):
+    trained = open_run(runs["hf"])
+    trained.module.network.positions = 6
+    path = write_pairs(tmp_path / "long.jsonl.gz", [("w1", "w2"), ("w1", " ".join(["w1"] * 9))])
+    work = [lambda: trained.predictor().evaluate(MinimalPairs(str(path)), "")]
+    for mode in ("surprisal", "continue"):
+        predictor = trained.predictor(decoding={"mode": mode, "words": 1})
+        work.append(lambda predictor=predictor: [*predictor.predict(["w1", " ".join(["w1"] * 9)])])
+    for act, place in zip(work, (path, "input", "input"), strict=True):
+        with pytest.raises(PhmrunError, match="Shorten the line") as refused:
+            act()
+        assert (refused.value.where, refused.value.code) == (f"{place}:2", 3)
+
+
 def test_equal_sentences_are_wrong(runs, tmp_path):
     path = write_pairs(tmp_path / "same.jsonl.gz", [("the same", "the same")] * 3)
     assert evaluate_run(open_run(runs["lstm"]), pairs=str(path))["same/accuracy"]["value"] == 0
