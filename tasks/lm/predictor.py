@@ -95,7 +95,8 @@ class LanguageModelPredictor(
             self.reach = str(copied.memory) + (f"|clamp:{decoding.clamp_len}" if decoding.clamp_len else "")
             self.reach += "|reach:same" if decoding.same_length else ""
         elif isinstance(copied, HuggingFaceLanguageModel):
-            self.reach = str(decoding.memory or 0)
+            # The network reads no more than its positions, those of a segment among them.
+            self.reach = str(min(decoding.memory or 0, max(copied.positions - length, 0)))
         self.prompt = "a line of text" if decoding.mode == "surprisal" else "the beginning of a text"
 
     @classmethod

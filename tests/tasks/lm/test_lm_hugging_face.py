@@ -109,6 +109,8 @@ def test_a_folder_is_scored_as_it_is_without_a_step(folder, tmp_path):
     assert (scored.state, scored.status.step) == ("done", 0)
     assert scored.score("test/bits_per_byte") == run.score("test/bits_per_byte")
     assert "8 tokens are read at a time" in scored.metrics()["test/perplexity"]["warnings"][0]
+    for memory, read in ((0, 0), (9, 9), (9999, 2048 - 8)):
+        assert f"|length:8|memory:{read}" in open_run(scored).predictor(decoding={"memory": memory})._signature()
     predictor, data = open_run(scored).predictor(), build_data(config)
     assert not predictor.evaluate(data, "test").scores["bits_per_byte"].warnings
     predictor.vocabulary.tokenizer.normalizer = tokenizers.normalizers.Strip()
