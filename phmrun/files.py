@@ -107,7 +107,8 @@ def _temporary(path: Path) -> Iterator[Path]:
     try:
         yield temporary
     except OSError as error:
-        if error.filename is None or Path(str(error.filename)).is_relative_to(temporary):  # none, of writing
+        # An error of writing has no name; one without a number is not of the disk, and its text stays.
+        if error.errno and (error.filename is None or Path(str(error.filename)).is_relative_to(temporary)):
             error.filename = str(path)
         raise
     finally:

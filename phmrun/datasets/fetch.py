@@ -4,6 +4,7 @@ A file takes its place only after its checksum is verified. Connections use veri
 """
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from phmrun.datasets.locations import (
     write_record,
 )
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.files import file_lock, sha256_of
+from phmrun.files import file_lock, replacing, sha256_of
 from phmrun.progress import note
 
 TIMEOUT = (10.0, 60.0)  # seconds to connect, and between two pieces of data
@@ -98,11 +99,15 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
     They are missing, or have a wrong checksum and ``force`` is set.
 
     Raises:
-        PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set.
+        PhmrunError: (exit 3) A checksum is wrong, and ``force`` is not set; or a folder, pipe or broken link has the
+            path of a file.
     """
     record = recorded(dataset, RECORD)
     states = {path: check(dataset, file, record) for path, file in files.items()}
     for path, state in states.items():
+        if state is Check.MISSING and os.path.lexists(place := dataset_dir(dataset) / path):
+            hint = f"Remove or rename it, then: phmrun data fetch {dataset.name}"
+            raise PhmrunError("this is not a file", where=str(place), hint=hint, code=ExitCode.DATA)
         if state is Check.WRONG and not force:
             hint = f"To replace it: phmrun data fetch {dataset.name} --force"
             where = str(find(dataset, files[path]))
@@ -212,15 +217,13 @@ def _download(dataset: Dataset, remote: Remote) -> None:
 def _try(url: str, remote: Remote, path: Path) -> str | None:
     """Download from one address through pooch, in up to ``TRIES`` attempts.
 
-    Return the reason of a failure, or None for success. What the server refuses is asked for once. Without a known
-    checksum, an existing file is removed first, since pooch would not replace it.
+    Return the reason of a failure, or None for success. What the server refuses is asked for once. An existing file
+    stays until the new one is whole.
     """
     import pooch
     import requests
 
     pooch.get_logger().setLevel(logging.ERROR)
-    if remote.sha256 is None:
-        path.unlink(missing_ok=True)
     checksum = None if remote.sha256 is None else f"sha256:{remote.sha256}"
     headers = {"Accept-Encoding": "identity", "User-Agent": "phmrun"}
     bar = sys.stderr.isatty()  # of tqdm
@@ -231,7 +234,8 @@ def _try(url: str, remote: Remote, path: Path) -> str | None:
     for attempt in range(TRIES):
         time.sleep(PAUSE * 2 ** (attempt - 1) if attempt else 0.0)
         try:
-            pooch.retrieve(url, checksum, path.name, path.parent, downloader=download)
+            with replacing(path) as fresh:  # without a known checksum, pooch would keep an existing file
+                pooch.retrieve(url, checksum, fresh.name, fresh.parent, downloader=download)
             return None
         except requests.RequestException as error:
             reason = str(error)

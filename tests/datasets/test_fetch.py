@@ -1,7 +1,9 @@
 """Fetching from a server on this machine: verified, unpacked safely, and clear when it fails."""
 
+import os
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from file_server import CONTENT, fails, left, single
@@ -82,18 +84,35 @@ def test_certificates_are_verified(secure_server):
     assert secure_server.asked == []
 
 
-def test_a_file_that_is_here_but_wrong_is_kept_unless_forced(server):
-    dataset = single(server.url("ok/t.en"))
-    path = dataset_dir(dataset) / "sub/t.en"
-    path.parent.mkdir(parents=True)
+@pytest.mark.parametrize("options", [{}, {"sha256": None}])
+def test_a_file_that_is_here_but_wrong_is_kept_unless_forced(server, options):
+    dataset = single(server.url("ok/t.en"), **options)
+    (path,) = fetch(dataset)
     path.write_text("mine")
     assert "--force" in fails(dataset)
     assert path.read_text() == "mine"
-    broken = single(server.url("ok/absent"))
-    fails(broken, force=True)
+    broken = single(server.url("ok/absent"), **options)
+    assert "404" in fails(broken, force=True)
     assert path.read_text() == "mine"
     fetch(dataset, force=True)
     assert path.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("place", "make"),
+    [("sub/t.en", os.mkfifo), ("sub/t.en", Path.mkdir), ("sub/t.en", lambda path: path.symlink_to("away"))],
+)
+def test_what_is_in_the_way_is_named_and_stays(server, place, make):
+    dataset = single(server.url("ok/t.en"), sha256=None)
+    path = dataset_dir(dataset) / place
+    path.parent.mkdir(parents=True)
+    make(path)
+    for force in (False, True):
+        message = fails(dataset, force=force)
+        assert f"{path}: this " in message
+        assert "Remove or rename " in message
+    assert os.path.lexists(path)
+    assert server.asked == []
 
 
 def parallel(server, pairs, **changes):
