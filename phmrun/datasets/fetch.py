@@ -3,6 +3,7 @@
 A file takes its place only after its checksum is verified. Connections use verified TLS.
 """
 
+import errno
 import logging
 import os
 import sys
@@ -80,7 +81,7 @@ def _locked(dataset: Dataset) -> Iterator[None]:
     """Make and lock the dataset's folder.
 
     Raises:
-        PhmrunError: (exit 3) The folder cannot be written, or the disk is full.
+        PhmrunError: (exit 3) A file or folder cannot be written, or the disk is full.
     """
     folder = dataset_dir(dataset)
     try:
@@ -88,9 +89,11 @@ def _locked(dataset: Dataset) -> Iterator[None]:
         with file_lock(folder / ".fetch.lock"):
             yield
     except OSError as error:
-        what = f"the data directory cannot be written: {error.strerror or error}"
-        hint = "Free some space, or set PHMRUN_DATA to a directory that can be written."
-        raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA) from error
+        what = f"this cannot be written: {error.strerror or error}"
+        occupied = error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
+        advice = "Remove or rename what is there" if occupied else "Free some space"
+        hint = f"{advice}, or set PHMRUN_DATA to a directory that can be written."
+        raise PhmrunError(what, where=str(error.filename or folder), hint=hint, code=ExitCode.DATA) from error
 
 
 def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[str, File]:

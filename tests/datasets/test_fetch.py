@@ -100,7 +100,10 @@ def test_a_file_that_is_here_but_wrong_is_kept_unless_forced(server, options):
 
 @pytest.mark.parametrize(
     ("place", "make"),
-    [("sub/t.en", os.mkfifo), ("sub/t.en", Path.mkdir), ("sub/t.en", lambda path: path.symlink_to("away"))],
+    [
+        *(("sub/t.en", make) for make in (os.mkfifo, Path.mkdir, lambda path: path.symlink_to("away"))),
+        *((place, Path.touch) for place in ("sub", "")),
+    ],
 )
 def test_what_is_in_the_way_is_named_and_stays(server, place, make):
     dataset = single(server.url("ok/t.en"), sha256=None)
