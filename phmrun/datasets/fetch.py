@@ -207,13 +207,16 @@ def _download(dataset: Dataset, remote: Remote) -> None:
         PhmrunError: (exit 3) None does; the error lists the reasons and how to get the file by hand.
     """
     failures = [] if remote.urls else ["  the catalogue has no address for it"]
+    if remote.sha256 and (here := find(dataset, remote)):
+        checksum = content_sha256(here, remote)
+        failures.insert(0, f"  replace {here}: its checksum is {checksum} instead of {remote.sha256}")
     for url in remote.urls:
         failure = _try(url, remote, dataset_dir(dataset) / remote.path)
         if failure is None:
             return
         failures.append(f"  {url}: {failure}")
     what = "\n".join([f"{remote.path} of {dataset.name!r} could not be downloaded:", *failures])
-    hint = by_hand(dataset, [file for file in dataset.files if find(dataset, file) is None])
+    hint = by_hand(dataset, [file for file in dataset.files if file == remote or find(dataset, file) is None])
     raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
 
 

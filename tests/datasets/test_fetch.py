@@ -12,6 +12,7 @@ from phmrun.datasets import Dataset, File, Part, Remote, dataset_dir
 from phmrun.datasets import fetch as fetch_module
 from phmrun.datasets.fetch import fetch
 from phmrun.datasets.locations import DROPPED, recorded
+from phmrun.files import sha256_of
 
 
 @pytest.mark.parametrize("how", ["ok", "moved"])
@@ -158,6 +159,9 @@ def test_what_has_no_address_is_brought_by_hand(server):
         path = dataset_dir(dataset) / f".archives/raw.{role}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text * 3)
+    published = {name: replace(archive, sha256="1" * 64) for name, archive in archives.items()}
+    message = fails(replace(dataset, archives=published))
+    assert f"raw.en: its checksum is {sha256_of(path.with_name('raw.en'))} instead of {'1' * 64}" in message
     assert [path.read_text() for path in fetch(dataset, splits=["dev"])] == ["a\n", "b\n"]
     assert server.asked == []
 
