@@ -39,9 +39,11 @@ def test_the_picture(tmp_path):
     assert default_name(runs, "history").name == "history-lm-run-1.png"
 
 
-def test_a_curve_of_one_point_is_refused():
-    with pytest.raises(PhmrunError, match=r"dense has a single value of val/loss, 3\.25, and a curve needs two"):
-        draw_history([Curve("dense", [20], [3.25])], "val/loss", "step")
+@pytest.mark.parametrize(("score", "who"), [("val/loss", "--score train/loss has"), ("train/loss", "Training records")])
+def test_a_curve_of_one_point_is_refused(score, who):
+    with pytest.raises(PhmrunError, match=rf"dense has a single value of {score}, 3\.25, and a curve needs") as caught:
+        draw_history([Curve("dense", [20], [3.25])], score, "step")
+    assert caught.value.hint.startswith(f"{who} one every 50 steps")
 
 
 def test_a_curve_that_diverges_has_its_name_at_its_last_number():

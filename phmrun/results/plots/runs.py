@@ -122,7 +122,8 @@ def draw_history(drawn: Sequence[Curve], score: str, axis: Axis, *, heading: str
     for curve in drawn:
         if len(curve.places) < 2:
             had = f"a single value of {score}, {curve.values[0]:.4g}" if curve.values else f"no value of {score}"
-            hint = "--score train/loss has one every few steps; training.validate_every sets those of validation."
+            often = "Training records one" if score == "train/loss" else "--score train/loss has one"
+            hint = f"{often} every 50 steps; training.validate_every sets those of validation."
             raise PhmrunError(f"{curve.label} has {had}, and a curve needs two", where="--score", hint=hint)
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.subplots()
