@@ -40,7 +40,7 @@ def shrink(
     Candidates are printed on standard error as they are measured, then a table, a recommendation and the page's path.
 
     Args:
-        to: Largest share of --by to keep: 50% or 1/2.
+        to: Largest share of --by to keep: 50% or 1/2. A file's header may add a 200th of that: 50.25%.
         by: Cost: bytes of the file, against the run's float32 safetensors; parameters; latency.
         within: Largest loss of the score, in its units.
         steps: Further optimizer steps of each trained candidate.

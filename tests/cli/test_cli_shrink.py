@@ -64,6 +64,15 @@ def test_rounding_that_reaches_the_goal_is_recommended_without_training(fresh, m
     assert len(measured) == again  # measurements on record are not repeated
 
 
+def test_only_the_header_of_a_file_may_exceed_the_goal(fresh, measured):
+    reached = []
+    for by, share in (("bytes", "0.2488"), ("bytes", "0.2487"), ("parameters", "0.999")):
+        search = Search(fresh, Goal(Fraction(share), by))
+        search.base = search._served(fresh, shrink.Format("safetensors"))
+        reached.append(search._measured("rounding", "a quarter", [fresh], False, "int8").reached)
+    assert reached == [True, False, False]
+
+
 def test_structures_and_students_are_trained_beside_a_dense_control(fresh, measured, monkeypatch):
     monkeypatch.setattr(shrink, "STRUCTURES", (("low-rank", "block-circulant"),))
     monkeypatch.setattr(shrink, "RATES", (1e30, 0.1))  # training diverges at the first
