@@ -9,6 +9,8 @@ import typer
 from phmrun.cli import console
 from phmrun.cli.options import Json, Plugin, RunArgument, RunsDirectory, choose_run
 from phmrun.errors import PhmrunError
+from phmrun.files import read_object
+from phmrun.ledger.directory import DATA, find
 from phmrun.progress import waiting
 from phmrun.registry import load_plugins
 from phmrun.shares import share_of
@@ -35,7 +37,8 @@ def shrink(
 
     Tries rounding, then structures for maps and tables, then a narrower dense student. Trained candidates learn from
     the run, beside a dense control with the same steps. Structures and control are trained with three rates; the best
-    on the validation data is kept. The same command continues an interrupted search.
+    on the validation data is kept. The same command continues an interrupted search: latest and prefixes leave out
+    runs that were compressed from, or taught by, a run that has a search.
 
     Candidates are printed on standard error as they are measured, then a table, a recommendation and the page's path.
 
@@ -56,7 +59,7 @@ def shrink(
     if share is None:
         raise PhmrunError(f"{to!r} is not a share", where="--to", valid=("50%", "1/2", "above 0, up to 100%"))
     plugins = load_plugins(plugin)
-    source = choose_run(runs_dir, run)
+    source = choose_run(runs_dir, str(find(runs_dir, run, skip=_is_candidate)))
     with waiting("preparing"):
         from phmrun.sweeps.shrink import Goal, Search, recommended
 
@@ -73,6 +76,13 @@ def shrink(
     console.print_table(COLUMNS, [_row(result) for result in results])
     for line in (_sentence(search, best), f"the page: {page}"):
         console.print_line(line)
+
+
+def _is_candidate(path: Path) -> bool:
+    """True if a run was compressed from, or taught by, a run beside it that has a search's folder."""
+    marks = read_object(path / DATA).get("fingerprints")
+    source = isinstance(marks, dict) and marks.get("compresses", marks.get("teacher"))
+    return (path.parent / ".sweeps" / f"shrink-{source}").is_dir()
 
 
 def _tell(result: "Result") -> None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def is_run(path: Path) -> bool:
     return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
 
 
-def find(runs_dir: Path, reference: str) -> Path:
+def find(runs_dir: Path, reference: str, *, skip: Callable[[Path], bool] = lambda path: False) -> Path:
     """Return the directory of a run by reference.
 
     A path (in ``runs_dir``, then in the working directory) goes before "latest", that before an id's beginning, and
@@ -54,6 +54,7 @@ def find(runs_dir: Path, reference: str) -> Path:
         runs_dir: Directory of runs.
         reference: Run id, its beginning, the first 3 to 12 of its last twelve digits, the path of a run directory,
             or "latest" for the run that ended last, done or interrupted.
+        skip: True for the directory of a run that only its whole id, or its path, may name.
 
     Raises:
         PhmrunError: (exit 2) No run matches, several do, or none has ended for "latest".
@@ -63,7 +64,7 @@ def find(runs_dir: Path, reference: str) -> Path:
         if reference and is_run(path):
             return path
     paths = runs_dir.iterdir() if runs_dir.is_dir() else ()
-    names = sorted(path.name for path in paths if not path.name.startswith(".") and is_run(path))
+    names = sorted(path.name for path in paths if not path.name.startswith(".") and is_run(path) and not skip(path))
     if reference == LATEST and names:
         return latest([runs_dir / name for name in names])
     fitting = [name for name in names if name.startswith(reference)]

@@ -141,6 +141,12 @@ def test_the_command_prints_the_recommendation_and_writes_a_page(phmrun, fresh, 
     assert page.with_name("latency.svg").is_file()
     report = json.loads(phmrun("shrink", fresh.id, "--to", "1/2", "--json", *where).out)
     assert report["recommended"]["label"] == "bfloat16 of the run"
+    candidate = fresh.path.with_name(f"{fresh.id[:-12]}{'c' * 12}")
+    shutil.copytree(fresh.path, candidate)
+    (candidate / "data.json").write_text(json.dumps({"fingerprints": {"compresses": fresh.id}}), encoding="utf-8")
+    (candidate / "status.json").touch()  # it ended last
+    for reference in ("latest", "nmt"):
+        assert f"run {fresh.id} (done)" in phmrun("shrink", reference, "--to", "50%", *where).err
     refused = phmrun("shrink", fresh.id, "--to", "150%", *where)
     assert refused.code == 2
     assert "50%" in refused.err
