@@ -95,6 +95,11 @@ def unknown(
     return PhmrunError(what or f"there is no {kind} {name!r}", where=where, valid=valid, hint=hint)
 
 
+def data_error(what: str, where: str | None = None, hint: str | None = None) -> PhmrunError:
+    """Return the error (exit 3) for data that cannot be used; the arguments are those of :class:`PhmrunError`."""
+    return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
+
+
 def counted(count: int, noun: str) -> str:
     """Format a count with its noun: "1 cell", "12 cells".
 

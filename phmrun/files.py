@@ -17,7 +17,7 @@ from pathlib import Path
 from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.escaping import printable
 
 if TYPE_CHECKING:
@@ -243,9 +243,7 @@ def file_lock(path: Path) -> "FileLock":
     import filelock
 
     if path.exists() and not path.is_file():
-        raise PhmrunError(
-            f"the lock {no_file(path).partition(',')[0]}", where=str(path), hint="Remove it.", code=ExitCode.DATA
-        )
+        raise data_error(f"the lock {no_file(path).partition(',')[0]}", str(path), "Remove it.")
     return filelock.FileLock(path)
 
 
@@ -269,7 +267,7 @@ def sha256_of_input(path: Path) -> str:
         PhmrunError: (exit 3) It is missing or no regular file.
     """
     if not path.is_file():
-        raise PhmrunError(f"the input {no_file(path)}", where=str(path), code=ExitCode.DATA)
+        raise data_error(f"the input {no_file(path)}", str(path))
     return sha256_of(path)
 
 
@@ -318,8 +316,7 @@ def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
         yield
     except MISREAD as error:
         reason = error if isinstance(error, OSError | ValueError) else repr(error)
-        message = f"{what} missing or damaged: {reason}"
-        raise PhmrunError(message, where=str(where), hint=hint, code=ExitCode.DATA) from error
+        raise data_error(f"{what} missing or damaged: {reason}", str(where), hint) from error
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from phmrun.cli import completion, console
 from phmrun.cli.options import Checkpoint, Json, Plugin, RunArgument, RunsDirectory, choose_run, settings
 from phmrun.config.sections import NO_DATA
 from phmrun.documents import below
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.grouping import grouped_by
 from phmrun.progress import waiting
 from phmrun.registry import TASKS, load_plugins
@@ -166,12 +166,11 @@ def _config_with(chosen: Settings, trained: "TrainedModel") -> "Experiment":
 
 def _without_data(trained: "TrainedModel", layers: str) -> PhmrunError:
     """Return the error of an imported run without data; ``layers`` are the command's options that its hint repeats."""
-    return PhmrunError(
+    return data_error(
         f"{trained.run.id} has no data to calibrate and score with: its checkpoint was imported without any",
-        where="data.prefix",
-        hint=f"Run: phmrun compress {trained.run.reference} {layers} --set data.prefix=corpus/ --set data.source=en "
+        "data.prefix",
+        f"Run: phmrun compress {trained.run.reference} {layers} --set data.prefix=corpus/ --set data.source=en "
         "--set data.target=de (corpus/train.en, corpus/train.de …); --calibrate 0 --dry-run needs no data.",
-        code=ExitCode.DATA,
     )
 
 

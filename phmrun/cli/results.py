@@ -8,7 +8,7 @@ import typer
 from phmrun.cli import completion, console
 from phmrun.cli.docstrings import VerbGroup
 from phmrun.cli.options import Json, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import counted, data_error
 from phmrun.files import read_text, write_text
 from phmrun.progress import note
 
@@ -51,7 +51,7 @@ def add(
     trials, cells = _finished(what, runs_dir)
     runs = [*trials, *cells]
     if not runs:
-        raise PhmrunError(f"none of these runs is done in {runs_dir}", code=ExitCode.DATA)
+        raise data_error(f"none of these runs is done in {runs_dir}")
     from phmrun.engine.checkpoints import weights_checksums
     from phmrun.results.items import items_of
 

@@ -9,7 +9,7 @@ import typer
 
 from phmrun.cli import completion, console
 from phmrun.cli.options import Json, Plugin, RunsDirectory
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import PhmrunError, counted, data_error
 from phmrun.registry import load_plugins
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def verify(
     else:
         _print(chains)
     if broken:
-        raise PhmrunError(f"the chain is broken at {link.name}: {link.detail}", where=name, code=ExitCode.DATA)
+        raise data_error(f"the chain is broken at {link.name}: {link.detail}", name)
 
 
 def _chains(what: str, runs_dir: Path) -> Iterator[Chain]:

@@ -29,7 +29,7 @@ from phmrun.datasets.locations import (
     wanted_splits,
     write_record,
 )
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import file_lock, replacing, sha256_of
 from phmrun.progress import note
 
@@ -89,11 +89,11 @@ def _locked(dataset: Dataset) -> Iterator[None]:
         with file_lock(folder / ".fetch.lock"):
             yield
     except OSError as error:
-        what = f"this cannot be written: {error.strerror or error}"
         occupied = error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR)
         advice = "Remove or rename what is there" if occupied else "Free some space"
         hint = f"{advice}, or set PHMRUN_DATA to a directory that can be written."
-        raise PhmrunError(what, where=str(error.filename or folder), hint=hint, code=ExitCode.DATA) from error
+        where = str(error.filename or folder)
+        raise data_error(f"this cannot be written: {error.strerror or error}", where, hint) from error
 
 
 def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[str, File]:
@@ -110,11 +110,10 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
     for path, state in states.items():
         if state is Check.MISSING and os.path.lexists(place := dataset_dir(dataset) / path):
             hint = f"Remove or rename it, then: phmrun data fetch {dataset.name}"
-            raise PhmrunError("this is not a file", where=str(place), hint=hint, code=ExitCode.DATA)
+            raise data_error("this is not a file", str(place), hint)
         if state is Check.WRONG and not force:
             hint = f"To replace it: phmrun data fetch {dataset.name} --force"
-            where = str(find(dataset, files[path]))
-            raise PhmrunError("checksum mismatch", where=where, hint=hint, code=ExitCode.DATA)
+            raise data_error("checksum mismatch", str(find(dataset, files[path])), hint)
     return {path: file for path, file in files.items() if states[path] in (Check.WRONG, Check.MISSING)}
 
 
@@ -173,7 +172,7 @@ def _build_split(dataset: Dataset, split: str, archives: Mapping[str, Path]) -> 
             if file.sha256 is not None and (checksum := sha256_of(path)) != file.sha256:
                 path.unlink()
                 what = f"the extracted file has the checksum {checksum} instead of {file.sha256}; it was removed"
-                raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
+                raise data_error(what, str(path))
         return None
     aligned = dataset.format == "parallel"
     label = f"assembling {dataset.name} {split}"
@@ -183,7 +182,7 @@ def _build_split(dataset: Dataset, split: str, archives: Mapping[str, Path]) -> 
         for file in files:
             (folder / file.path).unlink(missing_ok=True)
         what = f"{kept + dropped:,} pairs instead of the published {published:,}: the download is incomplete"
-        raise PhmrunError(what, where=f"{dataset.name} {split}", code=ExitCode.DATA)
+        raise data_error(what, f"{dataset.name} {split}")
     if dropped:
         note(f"{dataset.name} {split}: {kept:,} pairs; {dropped:,} with an empty or unreadable side were left out")
     return dropped
@@ -217,7 +216,7 @@ def _download(dataset: Dataset, remote: Remote) -> None:
         failures.append(f"  {url}: {failure}")
     what = "\n".join([f"{remote.path} of {dataset.name!r} could not be downloaded:", *failures])
     hint = by_hand(dataset, [file for file in dataset.files if file == remote or find(dataset, file) is None])
-    raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
+    raise data_error(what, None, hint)
 
 
 def _try(url: str, remote: Remote, path: Path) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from phmrun.datasets.catalogue import CATALOGUE, Dataset, File, Remote
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.errors import data_error, unknown
 from phmrun.files import DATA_VARIABLE, data_dir, no_file, read_text, sha256_of, write_json
 
 SPLITS = ("train", "dev", "test")  # training, validation and test data
@@ -101,7 +101,7 @@ def locate(name: str, splits: Sequence[str] | None = None) -> dict[str, dict[str
     fetching = f"Run: phmrun data fetch {name}{only}"
     elsewhere = f"Or set {DATA_VARIABLE} to a directory that holds it (now {data_dir()})."
     manually = by_hand(dataset, [file for members in missing.values() for file in members])
-    raise PhmrunError(what, hint=f"{fetching}\n{elsewhere}\n{manually}", code=ExitCode.DATA)
+    raise data_error(what, None, f"{fetching}\n{elsewhere}\n{manually}")
 
 
 def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Path, ...]]:
@@ -119,8 +119,7 @@ def own_files(**given: Path | Sequence[Path | str] | None) -> dict[str, tuple[Pa
         for path in paths:
             if not path.is_file():
                 what = f"the {split} file {no_file(path)}: {path}"
-                hint = f"Name another with --{split}."
-                raise PhmrunError(what, where=f"data.{split}", hint=hint, code=ExitCode.DATA)
+                raise data_error(what, f"data.{split}", f"Name another with --{split}.")
     return {split: paths for split, paths in files.items() if paths}
 
 
@@ -219,7 +218,7 @@ def content_sha256(path: Path, file: Remote) -> str:
         with gzip.open(path) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise PhmrunError(f"the gzip data are damaged ({error})", where=str(path), code=ExitCode.DATA) from error
+        raise data_error(f"the gzip data are damaged ({error})", str(path)) from error
 
 
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
@@ -260,8 +259,7 @@ def recorded(dataset: Dataset, name: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, TypeError, ValueError) as error:
-        hint = "Remove it, and fetch the dataset again."
-        raise PhmrunError(f"cannot be read: {error}", where=str(path), hint=hint, code=ExitCode.DATA) from error
+        raise data_error(f"cannot be read: {error}", str(path), "Remove it, and fetch the dataset again.") from error
 
 
 def write_record(dataset: Dataset, name: str, key: str, value: str | int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from phmrun.datasets.catalogue import CATALOGUE, Dataset
 from phmrun.datasets.locations import DROPPED, RECORD, Check, check, dataset_dir, locate, recorded, splits_here
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import write_json
 from phmrun.progress import progress
 
@@ -106,7 +106,7 @@ def verify_dataset(name: str, cache: Path) -> None:
             if not wrong:  # no checksum says that a file is to be replaced
                 names = ", ".join(file.path for file in dataset.splits[split])
                 hint = f"Remove {names}; then: phmrun data fetch {name}"
-            raise PhmrunError(what, where=str(dataset_dir(dataset)), hint=hint, code=ExitCode.DATA)
+            raise data_error(what, str(dataset_dir(dataset)), hint)
         # Written last, so that a refused split is read and refused again.
         write_json(marker, {"dataset": name, "split": split})
 

@@ -15,7 +15,7 @@ from phmrun.config.identity import subsections
 from phmrun.documents import parse_json
 from phmrun.engine.checkpoints import checksum_of
 from phmrun.engine.module import TrainingModule
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import json_text, read_regular
 from phmrun.layers.adapters import freeze_base
 from phmrun.layers.network import structures_of
@@ -120,7 +120,7 @@ def base_run(config: Experiment, runs_dir: Path) -> Run:
         if (folder / "config.yaml").is_file():
             return Run(folder)
     hint = f"Put the run {path.name} into {runs_dir}, or name it: --set adapts=FOLDER."
-    raise PhmrunError("the run whose weights are updated is missing", where=str(path), hint=hint, code=ExitCode.DATA)
+    raise data_error("the run whose weights are updated is missing", str(path), hint)
 
 
 def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, weights: str) -> None:
@@ -144,11 +144,10 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
     path = run.path / BASE
     recorded = parse_json(read_regular(path)) if path.is_file() else None
     if recorded is not None and recorded != facts:
-        raise PhmrunError(
+        raise data_error(
             "the run whose weights are updated has other weights than at the beginning",
-            where=str(base.path),
-            hint="Put its old checkpoints back, or train anew: phmrun train … --restart.",
-            code=ExitCode.DATA,
+            str(base.path),
+            "Put its old checkpoints back, or train anew: phmrun train … --restart.",
         )
     if missing := _take_over(module, theirs):
         what = f"the base run has no weights of this shape for {', '.join(missing[:3])}"

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.files import disk_errors, replacing
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -149,7 +149,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         hint = "A run's own are --checkpoint last and, after a validation, best; another is named by its path."
-        raise PhmrunError("there is no such checkpoint", where=str(path), hint=hint, code=ExitCode.DATA)
+        raise data_error("there is no such checkpoint", str(path), hint)
     try:
         # torch does not check the archive's checksums, so it would not notice a flipped bit.
         with zipfile.ZipFile(path) as archive:
@@ -161,17 +161,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if damaged is not None:
         raise _unreadable(path, f"the checksum of {damaged.partition('/')[2]} is another")
     if not isinstance(checkpoint, dict):
-        raise PhmrunError("the file is no checkpoint of a run", where=str(path), code=ExitCode.DATA)
+        raise data_error("the file is no checkpoint of a run", str(path))
     return checkpoint
 
 
 def _unreadable(path: Path, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a checkpoint that cannot be read for ``reason``."""
-    return PhmrunError(
+    return data_error(
         f"the checkpoint cannot be read: {reason}",
-        where=str(path),
-        hint="`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
-        code=ExitCode.DATA,
+        str(path),
+        "`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
     )
 
 
@@ -188,9 +187,7 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
         or not weights
         or not all(isinstance(name, str) and isinstance(weight, Tensor) for name, weight in weights.items())
     ):
-        raise PhmrunError(
-            "the file holds no weights: it is no checkpoint of a run", where=str(path), code=ExitCode.DATA
-        )
+        raise data_error("the file holds no weights: it is no checkpoint of a run", str(path))
     return dict(weights)
 
 
@@ -227,10 +224,9 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
     try:
         module.load_state_dict(weights)
     except (RuntimeError, TypeError, NotImplementedError) as error:
-        raise PhmrunError(
+        raise data_error(
             f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
-            where=str(path),
-            code=ExitCode.DATA,
+            str(path),
         ) from error
 
 

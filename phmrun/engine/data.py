@@ -17,7 +17,7 @@ from phmrun.config import Experiment, Task
 from phmrun.datasets import CATALOGUE
 from phmrun.datasets.reading import verify_dataset
 from phmrun.engine.adaptation import with_base_vocabulary
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.files import cache_dir, sha256_of
 from phmrun.ledger.outcome import is_leader
 from phmrun.registry import TASKS
@@ -89,7 +89,7 @@ class DataModule(Generic[V]):
         """
         if split not in self.files:
             hint = "Name your own files, as in --train FILE --dev FILE, or a dataset: `phmrun data list`."
-            raise PhmrunError(f"there are no {split} data", where="data", hint=hint, code=ExitCode.DATA)
+            raise data_error(f"there are no {split} data", "data", hint)
 
     def sources(self, split: str) -> Sequence[Path]:
         """Return the paths in a split's entry of ``files``.
@@ -155,8 +155,7 @@ class DataModule(Generic[V]):
         except NotImplementedError:
             return
         if not count:
-            where = ", ".join(map(str, self.sources(split)))
-            raise PhmrunError(f"there is no text in the {split} data", where=where, code=ExitCode.DATA)
+            raise data_error(f"there is no text in the {split} data", ", ".join(map(str, self.sources(split))))
 
     def statistics(self) -> dict[str, Any]:
         """Return the sizes of the prepared data as a JSON object."""

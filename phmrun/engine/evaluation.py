@@ -12,7 +12,7 @@ from phmrun.config import Experiment, decoding_section
 from phmrun.config.sections import NO_DATA
 from phmrun.engine.data import DataModule
 from phmrun.engine.trained_model import TrainedModel, choose_device
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.errors import PhmrunError, data_error, unknown
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.environment import Split
@@ -176,12 +176,10 @@ def _scored(
         return data, split, name, mark
     recorded = record.splits.get(split) if record else None
     if recorded is not None and recorded.sha256 != present.sha256:
-        where = ", ".join(file.path for file in present.files)
-        raise PhmrunError(
+        raise data_error(
             f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})",
-            where=where,
-            hint=f"Put the old file back, or score this one under a name of its own: {command}",
-            code=ExitCode.DATA,
+            ", ".join(file.path for file in present.files),
+            f"Put the old file back, or score this one under a name of its own: {command}",
         )
     return data, split, split, mark
 

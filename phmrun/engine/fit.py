@@ -37,7 +37,7 @@ from phmrun.engine.module import TrainingModule
 from phmrun.engine.processes import Death, await_the_watch, ending_with, follower_died, keep_freed_memory
 from phmrun.engine.progress import Meter, Record, TrainingProgress
 from phmrun.engine.randomness import Randomness
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.kernels.processor import has_bf16
 
 LOG = logging.getLogger("phmrun.engine")
@@ -216,8 +216,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
         return False  # weights of an imported or fitted run that was never trained
     if "callbacks" not in checkpoint:
         what = "training cannot go on from this checkpoint: it has weights alone"
-        hint = "Put a whole one in its place, or train anew: phmrun train … --restart."
-        raise PhmrunError(what, where=str(last), hint=hint, code=ExitCode.DATA)
+        raise data_error(what, str(last), "Put a whole one in its place, or train anew: phmrun train … --restart.")
     data.start_step = checkpoint["global_step"]
     meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
     validation.load_state_dict(checkpoint["callbacks"][validation.state_key])

@@ -14,7 +14,7 @@ from phmrun.engine.code import EXTENDS, code_marks
 from phmrun.engine.data import build_data
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import config_of, taught_by
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import read_regular
 from phmrun.ledger import Run, State
 from phmrun.ledger.environment import differences
@@ -205,12 +205,11 @@ def _require_same(run: Run, config: Experiment, others: Mapping[str, str]) -> Ru
     if parent is not None:
         marks[EXTENDS] = parent.id
     if changed := same_experiment(run, config, marks).names:
-        raise PhmrunError(
+        raise data_error(
             f"this is no longer the same experiment: changed are {', '.join(changed)}",
-            where=str(run.path),
-            hint="Data and plug-ins (--plugin FILE) must be those that the run was trained with; other defaults or a "
+            str(run.path),
+            "Data and plug-ins (--plugin FILE) must be those that the run was trained with; other defaults or a "
             "new version of a computation take the release that trained it.",
-            code=ExitCode.DATA,
         )
     return parent
 

@@ -27,7 +27,7 @@ from phmrun.engine.data import DataModule, Vocabulary, contents
 from phmrun.engine.module import TrainingModule, build_module
 from phmrun.engine.predictor import Predictor
 from phmrun.engine.processes import keep_freed_memory
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import PhmrunError, counted, data_error
 from phmrun.kernels.choice import Choice
 from phmrun.layers.network import structures_of
 from phmrun.layers.structures.guided import Guided
@@ -157,18 +157,17 @@ class TrainedModel:
             again = f"`phmrun runs reproduce {self.run.reference}` trains it again."
             what = f"there is no such checkpoint: {self.run.id} has none ({self.run.status.state})"
             hint = again if self.run.status.state is State.DONE else "The command that trained it continues it."
-            raise PhmrunError(what, where=str(self.run.checkpoints), hint=hint, code=ExitCode.DATA)
+            raise data_error(what, str(self.run.checkpoints), hint)
         if checkpoint is not None:
             return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
         if best.is_file():
             return best
         # A validation always saves a best checkpoint.
         if next(self.run.history.rows("val/"), None) is not None:
-            raise PhmrunError(
+            raise data_error(
                 "the weights of the best validation are missing",
-                where=str(best),
-                hint="--checkpoint last takes the last ones; training again with --restart makes both.",
-                code=ExitCode.DATA,
+                str(best),
+                "--checkpoint last takes the last ones; training again with --restart makes both.",
             )
         return last
 
@@ -211,8 +210,7 @@ def _require_same(run: Run, config: Experiment) -> None:
     release = "Use the release that trained it, or train it anew; its scores stay readable."
     for what, changed, hint in (("mathematics than this release has", changes.versions, release), ("code", code, anew)):
         if changed:
-            what = f"the run was trained with other {what}: {'; '.join(changed)}"
-            raise PhmrunError(what, where=str(run.path), hint=hint, code=ExitCode.DATA)
+            raise data_error(f"the run was trained with other {what}: {'; '.join(changed)}", str(run.path), hint)
 
 
 def open_run(run: Run) -> TrainedModel:
@@ -230,16 +228,13 @@ def open_run(run: Run) -> TrainedModel:
     _require_same(run, config)
     if (run.path / WEIGHTS).is_file():
         again = f"`phmrun runs reproduce {run.reference}` trains it again."
-        raise PhmrunError(
-            "the run has no weights: only its result is here", where=str(run.path), hint=again, code=ExitCode.DATA
-        )
+        raise data_error("the run has no weights: only its result is here", str(run.path), again)
     task: Task = TASKS.get(config.task)
     if task.runner:
         what = f"a run of the task {task.name!r} has scores, and no network that phmrun can load"
         raise PhmrunError(what, where=str(run.path), hint=f"`phmrun runs show {run.reference}` shows its record.")
     if not run.vocabulary.is_dir():
-        what = "the vocabulary is missing, or the run has not been trained yet"
-        raise PhmrunError(what, where=str(run.vocabulary), code=ExitCode.DATA)
+        raise data_error("the vocabulary is missing, or the run has not been trained yet", str(run.vocabulary))
     vocabulary = task.load("vocabulary").load(run.vocabulary)
     module = build_module(config, *vocabulary.sizes)
     if config.adapts:

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import sha256_of
 
 WEIGHTS = "model.safetensors"
@@ -48,7 +48,7 @@ class Checkpoint:
         """
         path = self.directory / name
         if not path.is_file():
-            raise PhmrunError(f"the checkpoint has no {name}", where=str(self.directory), code=ExitCode.DATA)
+            raise data_error(f"the checkpoint has no {name}", str(self.directory))
         return path.read_bytes()
 
     @property
@@ -72,8 +72,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     weights, path = directory / WEIGHTS, directory / "config.json"
     if not weights.is_file():
         what = f"there is no {WEIGHTS} here; other files of weights are not opened: a pickle can execute code"
-        hint = f"Write it from a checkpoint that you trust: {SAFELY}"
-        raise PhmrunError(what, where=str(directory), hint=hint, code=ExitCode.DATA)
+        raise data_error(what, str(directory), f"Write it from a checkpoint that you trust: {SAFELY}")
     try:
         config = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -92,4 +91,4 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 def _damaged(path: Path, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a damaged file of the checkpoint."""
-    return PhmrunError(f"the checkpoint is damaged: {reason}", where=str(path), code=ExitCode.DATA)
+    return data_error(f"the checkpoint is damaged: {reason}", str(path))

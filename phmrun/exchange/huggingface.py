@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.escaping import one_line
 from phmrun.exchange.checkpoint import Checkpoint
 from phmrun.files import read_object
@@ -406,4 +406,4 @@ def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any
 def _unlike(checkpoint: Checkpoint, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a checkpoint that cannot be imported."""
     what = f"the checkpoint cannot be imported: {reason}"
-    return PhmrunError(what, where=str(checkpoint.directory), code=ExitCode.DATA)
+    return data_error(what, str(checkpoint.directory))

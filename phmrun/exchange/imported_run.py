@@ -14,7 +14,7 @@ from phmrun.engine.adaptation import with_vocabulary
 from phmrun.engine.checkpoints import save_start
 from phmrun.engine.counting import count_parameters
 from phmrun.engine.module import build_module
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.exchange.checkpoint import WEIGHTS, read_checkpoint
 from phmrun.exchange.huggingface import describe, load_weights
 from phmrun.files import write_json
@@ -70,7 +70,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     held = sum(tensor.numel() for tensor in checkpoint.tensors.values())
     if counts["total"] > 2 * held:  # checked before building, which might exhaust the memory
         what = f"config.json describes {counts['total']:,} parameters, not the {held:,} that {WEIGHTS} holds"
-        raise PhmrunError(what, where=str(directory), code=ExitCode.DATA)
+        raise data_error(what, str(directory))
     module = build_module(config, *imported.vocabularies.sizes)
     load_weights(checkpoint, imported, cast(Transformer, module.network))
     marks = {"imported": checkpoint.sha256}

@@ -30,7 +30,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from phmrun.errors import ExitCode, PhmrunError, unknown
+from phmrun.errors import ExitCode, PhmrunError, data_error, unknown
 from phmrun.files import disk_errors, replacing
 from phmrun.layers.conversion import attach_report, convert_layers, is_replaceable
 from phmrun.layers.fitting import best_low_rank
@@ -124,7 +124,7 @@ def _of_file(path: Path) -> Iterator[None]:
     except (SafetensorError, OSError, RuntimeError, KeyError) as error:
         lost = isinstance(error, FileNotFoundError)
         what = "there is no such file" if lost else f"the file is damaged or does not fit: {error}"
-        raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
+        raise data_error(what, str(path)) from error
 
 
 def save(

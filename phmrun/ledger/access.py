@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from phmrun.documents import parse_json, parsed
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import disk_errors, json_text, read_regular, write_text
 from phmrun.ledger.directory import METRICS, STATUS, check_links, is_run
 from phmrun.ledger.lock import LOCK, Lock
@@ -73,11 +73,11 @@ class Contents:
             except (OSError, ValueError) as error:
                 unread = f"the file cannot be read: {reason_of(error)}"
                 what = unread if isinstance(error, OSError) else f"this is not JSON: {error}"
-                raise PhmrunError(what, where=str(path), code=ExitCode.DATA) from error
+                raise data_error(what, str(path)) from error
             if not isinstance(content, dict):
-                raise PhmrunError("this is not a JSON object", where=str(path), code=ExitCode.DATA)
+                raise data_error("this is not a JSON object", str(path))
             if not is_valid(content):
-                raise PhmrunError(f"this is no {path.name} of a run", where=str(path), code=ExitCode.DATA)
+                raise data_error(f"this is no {path.name} of a run", str(path))
             return content
 
         return self.of(name, read, {})
@@ -94,11 +94,9 @@ class Contents:
             self.manifest.check(path, content)
             return Status.from_json(parse_json(content))
         except FileNotFoundError as error:
-            what = f"{STATUS} is missing"
-            raise PhmrunError(what, where=str(self.path), hint=_ANEW, code=ExitCode.DATA) from error
+            raise data_error(f"{STATUS} is missing", str(self.path), _ANEW) from error
         except (OSError, ValueError, TypeError) as error:
-            what = f"this is not a status: {reason_of(error)}"
-            raise PhmrunError(what, where=str(path), hint=_ANEW, code=ExitCode.DATA) from error
+            raise data_error(f"this is not a status: {reason_of(error)}", str(path), _ANEW) from error
 
     @property
     def error(self) -> Exception | None:

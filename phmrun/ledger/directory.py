@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml
-from phmrun.errors import ExitCode, PhmrunError, nearest
+from phmrun.errors import PhmrunError, data_error, nearest
 from phmrun.files import is_name, read_regular, read_text
 from phmrun.ledger.status import State, Status, as_found
 
@@ -31,7 +31,7 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
         PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
     """
     if not is_name(run_id):
-        raise PhmrunError(f"{run_id!r:.80} is not a valid run id", where=str(runs_dir), code=ExitCode.DATA)
+        raise data_error(f"{run_id!r:.80} is not a valid run id", str(runs_dir))
     return runs_dir / run_id
 
 
@@ -91,7 +91,7 @@ def check_links(path: Path) -> None:
     for entry in path.iterdir() if place.is_dir() else ():
         if entry.is_symlink() and not entry.resolve().is_relative_to(place):
             what, hint = "this symbolic link leads out of the run", "Put the files themselves there."
-            raise PhmrunError(what, where=str(entry), hint=hint, code=ExitCode.DATA)
+            raise data_error(what, str(entry), hint)
 
 
 def latest(paths: Sequence[Path]) -> Path:
@@ -175,7 +175,7 @@ def config_values(path: Path) -> dict[str, Any]:
         values = parse_yaml(read_text(path), str(path))
     except (OSError, UnicodeDecodeError, PhmrunError) as error:
         why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
-        raise PhmrunError(f"the configuration cannot be read: {why}", where=where, code=ExitCode.DATA) from error
+        raise data_error(f"the configuration cannot be read: {why}", where) from error
     return values if isinstance(values, dict) else {}
 
 

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from phmrun.checksums import Stamp, stamp_of
 from phmrun.documents import flat
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import decompressed, is_name, open_regular
 
 COMPARED = (
@@ -173,7 +173,7 @@ class Source:
                 digest = hashlib.file_digest(decompressed(plain), "sha256")  # type: ignore[arg-type]
         except (OSError, EOFError, zlib.error) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise PhmrunError(f"the file cannot be read: {reason}", where=str(path), code=ExitCode.DATA) from error
+            raise data_error(f"the file cannot be read: {reason}", str(path)) from error
         return cls(str(path.absolute()), digest.hexdigest(), path.stat().st_size)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from phmrun.documents import parse_json, restored, to_line
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import read_regular, replacing
 from phmrun.metric import find_metric
 
@@ -156,14 +156,13 @@ class History:
         except FileNotFoundError:
             return
         except OSError as error:
-            what = f"the history cannot be read: {error.strerror}"
-            raise PhmrunError(what, where=str(self.path), code=ExitCode.DATA) from error
+            raise data_error(f"the history cannot be read: {error.strerror}", str(self.path)) from error
         for number, line in enumerate(lines, start=1):
             if (row := _row_of(line)) is not None:
                 yield line + b"\n", row
             elif number < len(lines):
                 hint, where = "Remove the line, or start the run over with --restart.", f"{self.path}:{number}"
-                raise PhmrunError("this line is not a JSON object", where=where, hint=hint, code=ExitCode.DATA)
+                raise data_error("this line is not a JSON object", where, hint)
 
 
 def _row_of(line: bytes) -> Row | None:

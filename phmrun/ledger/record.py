@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import parse_json, parse_yaml, restored, to_line, yaml_text
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import data_dir, json_text, read_regular, read_text, replacing_directory, write_text
 from phmrun.ledger.directory import (
     BENCH,
@@ -125,11 +125,10 @@ def record_paths(folder: Path) -> list[Path]:
     """
     paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
     if not paths:
-        raise PhmrunError(
+        raise data_error(
             "there are no results below it" if folder.is_dir() else "there is no such folder",
-            where=str(folder),
-            hint="`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
-            code=ExitCode.DATA,
+            str(folder),
+            "`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
         )
     return paths
 
@@ -156,7 +155,7 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
     missing = {run: _texts(contents) for run, contents in named.items() if not run.status_path.exists()}
     for run in missing:
         if run.checkpoints.exists():
-            raise PhmrunError(f"there are weights here, but no {STATUS}", where=str(run.path), code=ExitCode.DATA)
+            raise data_error(f"there are weights here, but no {STATUS}", str(run.path))
     for run, texts in missing.items():  # an existing directory is replaced: its process died before it wrote a status
         with replacing_directory(run.path) as folder:
             for name, text in texts.items():
@@ -203,7 +202,7 @@ def _read_records(paths: Sequence[Path], runs_dir: Path) -> dict[Path, tuple[dic
         if place in named and named[place][0][METRICS] != contents[METRICS]:
             what = f"two results of the run {name} have different scores"
             hint = "Keep the one that you trust, and delete the other."
-            raise PhmrunError(what, where=f"{named[place][1]} and {path}", hint=hint, code=ExitCode.DATA)
+            raise data_error(what, f"{named[place][1]} and {path}", hint)
         named[place] = contents, path
     return named
 
@@ -226,19 +225,17 @@ def _read_record(path: Path) -> tuple[str, dict[str, Any]]:
             if not end or hashlib.sha256(content[: end.start()]).hexdigest().encode() != end[1]:
                 raise ValueError("checksum mismatch")
     except (OSError, ValueError) as error:
-        raise PhmrunError(f"this is not a result of a run: {error}", where=str(path), code=ExitCode.DATA) from error
+        raise data_error(f"this is not a result of a run: {error}", str(path)) from error
     expected = {"run", "config", "status", "metrics", "parameters", "data", "environment", "history"}
     if not isinstance(record, dict) or record.get("format") != FORMAT or expected - record.keys():
-        raise PhmrunError(
-            f"this is no result of a run: its format is not {FORMAT}", where=str(path), code=ExitCode.DATA
-        )
+        raise data_error(f"this is no result of a run: its format is not {FORMAT}", str(path))
     name = record["run"]
     if not isinstance(name, str) or not RUN_ID.fullmatch(name) or path.name != f"{name}.json":
-        raise PhmrunError("a result is named for its run: RUN_ID.json", where=str(path), code=ExitCode.DATA)
+        raise data_error("a result is named for its run: RUN_ID.json", str(path))
     try:
         return name, _contents(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise PhmrunError(f"the result is damaged: {error!r}", where=str(path), code=ExitCode.DATA) from error
+        raise data_error(f"the result is damaged: {error!r}", str(path)) from error
 
 
 def _contents(record: Mapping[str, Any]) -> dict[str, Any]:

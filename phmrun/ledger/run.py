@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from phmrun.documents import flat, plain
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import disk_errors, json_text, read_regular, read_text, write_text
 from phmrun.ledger.access import Access, Contents
 from phmrun.ledger.directory import (
@@ -249,7 +249,7 @@ class Run:
         try:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
-            raise PhmrunError(str(error), where=str(self.path / DATA), code=ExitCode.DATA) from error
+            raise data_error(str(error), str(self.path / DATA)) from error
 
     def identity(self) -> dict[str, Any] | None:
         """Return the identity on record (:mod:`phmrun.config.identity`); ``None`` before the run has begun."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.metrics.score import Score
 
 Z = 1.959963984540054  # quantile of the normal distribution that leaves 2.5% above it
@@ -115,7 +115,7 @@ def _by_part(
         PhmrunError: (exit 3) There is no item.
     """
     if not sum(counts.values()):
-        raise PhmrunError("there is no item to score", code=ExitCode.DATA)
+        raise data_error("there is no item to score")
     yield "", counts, "".join(f"|{name.replace(' ', '-')}:{count}" for name, count in sorted((left_out or {}).items()))
     for part in sorted({outcome.part for outcome in counts if outcome.part}):
         yield f"-{part}", {outcome: count for outcome, count in counts.items() if outcome.part == part}, ""

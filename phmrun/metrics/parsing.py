@@ -20,7 +20,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.metrics.bootstrap import SEED, Counts, interval, resampled
 from phmrun.metrics.score import Score
 from phmrun.text.conllu import Sentence, universal
@@ -86,7 +86,7 @@ def attachment_scores(
     counts = sentence_counts(gold, parsed, subtypes, punctuation)
     total = counts.sum(axis=0)
     if not total[WORDS]:
-        raise PhmrunError("there is no word to score", code=ExitCode.DATA)
+        raise data_error("there is no word to score")
     labels, marks = "full" if subtypes else "universal", "in" if punctuation else "out"
     signature = f"def:conll2017|labels:{labels}|punct:{marks}|words:gold|bs:{RESAMPLES}|seed:{SEED}"
     sums, words = resampled(counts, RESAMPLES), int(total[WORDS])
@@ -111,7 +111,7 @@ def sentence_counts(
         PhmrunError: (exit 3) The sentences differ in their words.
     """
     if [sentence.forms for sentence in gold] != [sentence.forms for sentence in parsed]:
-        raise PhmrunError("the parsed sentences are not the gold ones: their words differ", code=ExitCode.DATA)
+        raise data_error("the parsed sentences are not the gold ones: their words differ")
     lengths = np.array([len(sentence) for sentence in gold], dtype=np.intp)
     if not lengths.sum():
         return np.zeros((1, 6))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import counted, data_error
 from phmrun.metrics.bootstrap import Counts
 from phmrun.metrics.score import Score
 
@@ -265,10 +265,9 @@ def require_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """
     if len(hypotheses) != len(references):
         what = f"{len(hypotheses):,} hypotheses cannot be scored against {len(references):,} references"
-        hint = "Both files need one sentence per line, in the same order."
-        raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
+        raise data_error(what, None, "Both files need one sentence per line, in the same order.")
     if not hypotheses:
-        raise PhmrunError("there is no sentence to score", code=ExitCode.DATA)
+        raise data_error("there is no sentence to score")
 
 
 def _measure(

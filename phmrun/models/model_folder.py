@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from phmrun.checksums import checksum_once, stamp_of
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.files import intact, is_name, read_text
 from phmrun.registry import extra_package
 from phmrun.text.tokenizer import TokenizerVocabulary, parse_tokenizer
@@ -71,7 +71,7 @@ def weight_file(folder: Path) -> Path:
             parts = {str(part) for part in json.loads(read_text(index))["weight_map"].values()}
         if odd := [part for part in parts if not (is_name(part) and part.endswith(".safetensors"))]:
             what = f"the part {odd[0]!r} is no safetensors file of this folder; others are not read"
-            raise PhmrunError(what, where=str(index), code=ExitCode.DATA)
+            raise data_error(what, str(index))
         return index
     files = sorted(folder.glob("*.gguf"))
     if len(files) == 1:
@@ -80,7 +80,7 @@ def weight_file(folder: Path) -> Path:
     hint = "Download the whole folder, or write it anew with model.save_pretrained(folder)."
     if not folder.is_dir():
         what, hint = "there is no such folder", "Models are not downloaded: name the folder of one, not a file of it."
-    raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
+    raise data_error(what, str(folder), hint)
 
 
 def set_dropout(settings: Any, share: float) -> None:
@@ -107,8 +107,7 @@ def read_settings(folder: Path, dropout: float | None = None) -> Any:
             with intact("the model's settings are", folder / "config.json"):
                 content = json.loads(read_text(folder / "config.json"))
             if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
-                what = "the model needs code of its own folder, which is never run"
-                raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+                raise data_error("the model needs code of its own folder, which is never run", str(folder))
         settings = package.AutoConfig.from_pretrained(folder, trust_remote_code=False, **kind)
     if dropout is not None:
         set_dropout(settings, dropout)
@@ -130,7 +129,7 @@ def _readable(folder: Path) -> Iterator[None]:
     except Exception as error:
         message = str(error).strip().split("\n")[0]
         what = f"transformers cannot read the folder: {message or type(error).__name__}"
-        raise PhmrunError(what, where=str(folder), code=ExitCode.DATA) from error
+        raise data_error(what, str(folder)) from error
 
 
 def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> nn.Module:
@@ -160,14 +159,12 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         )
     absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
     if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
-        what = f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}"
-        raise PhmrunError(what, where=str(folder), code=ExitCode.DATA)
+        raise data_error(f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}", str(folder))
     if broken := next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None):
-        raise PhmrunError(f"the weight {broken} has values that are not finite", where=str(folder), code=ExitCode.DATA)
+        raise data_error(f"the weight {broken} has values that are not finite", str(folder))
     if head == "CausalLM" and _reads_ahead(model.eval()):
         hint = 'Use the task nli or sva, or "is_decoder": true in its config.json.'
-        what = "the network reads the tokens that it should predict"
-        raise PhmrunError(what, where=str(folder), hint=hint, code=ExitCode.DATA)
+        raise data_error("the network reads the tokens that it should predict", str(folder), hint)
     labels = list(settings.id2label.values())
     former = settings if head == "CausalLM" else read_settings(folder)
     order = [] if head == "CausalLM" else class_order(former, labels)
@@ -227,7 +224,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
         roles = _roles_of(folder, tokenizer)
     elif (weights := weight_file(folder)).suffix != ".gguf":
         hint = "With the model's name: transformers.AutoTokenizer.from_pretrained(name).save_pretrained(folder)."
-        raise PhmrunError("there is no tokenizer.json", where=str(folder), hint=hint, code=ExitCode.DATA)
+        raise data_error("there is no tokenizer.json", str(folder), hint)
     else:
         with _readable(folder):
             read = transformers().AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
@@ -236,7 +233,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     entries = tokenizer.get_vocab_size(with_added_tokens=True)
     if entries > size:
         what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
-        raise PhmrunError(what, where=str(folder), hint="Take both from one model.", code=ExitCode.DATA)
+        raise data_error(what, str(folder), "Take both from one model.")
     return TokenizerVocabulary(tokenizer, size=size, roles=roles)
 
 

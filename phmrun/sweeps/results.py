@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.ledger import Run
 from phmrun.ledger.listing import list_runs, unchanged
 from phmrun.ledger.status import State
@@ -66,7 +66,7 @@ class View:
                 what = "no row has a result before the trials of all rows have ended"
             command = f"phmrun sweep {shlex.quote(file)} --plan" if self.statuses else "phmrun runs list"
             hint = f"`{command}` shows how far they are; --runs-dir names another directory of runs."
-            raise PhmrunError(what, where=self.table.title or None, hint=hint, code=ExitCode.DATA)
+            raise data_error(what, self.table.title or None, hint)
 
 
 def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> View:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phmrun.config import to_yaml
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.files import disk_error, last_lines, write_text
 from phmrun.ledger import Lock, Run, State
 from phmrun.ledger.directory import directory_of
@@ -231,7 +231,7 @@ class Scheduler:
         if claim:
             claim.release()
         if isinstance(error, OSError):
-            what = PhmrunError(reason_of(error), where=str(error.filename), code=ExitCode.DATA)
+            what = data_error(reason_of(error), str(error.filename))
             error = disk_error(error) or what
         status = CellStatus(replace(cell, fault=error), CellState.FAILED)
         self.watch(Event(status, 0.0, error.code, str(error).splitlines()))

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from phmrun.errors import counted
-from phmrun.text.lines import malformed, numbered_lines
+from phmrun.errors import counted, data_error
+from phmrun.text.lines import numbered_lines
 
 LABELS = ("VBZ", "VBP")
 """Singular and plural verb, in the order of their indices."""
@@ -66,7 +66,7 @@ def read_agreement(path: Path) -> Iterator[Item]:
         cells, where = line.split("\t"), f"{path}:{number}"
         if len(cells) != 2:
             form = f"2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
-            raise malformed(f"the line has {counted(len(cells), 'column')} instead of {form}", where, SAMPLE)
+            raise data_error(f"the line has {counted(len(cells), 'column')} instead of {form}", where, SAMPLE)
         yield _item(cells[1], cells[0], attractors, True if implied else None, where)
 
 
@@ -104,28 +104,28 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
     missing = [column for column in _COLUMNS if column not in header]
     if missing:
         what = f"neither a line of {' or '.join(LABELS)}, a tab and words, nor a header: no {', '.join(missing)}"
-        raise malformed(what, f"{path}:1", SAMPLE)
+        raise data_error(what, f"{path}:1", SAMPLE)
     rows = csv.reader((f"{line}\n" for _, line in lines), delimiter="\t")
     try:
         for cells in rows:
             # The header was read before: csv's line 1 is line 2 of the file.
             where = f"{path}:{rows.line_num + 1}"
             if len(cells) != len(header):
-                raise malformed(f"{counted(len(cells), 'column')} in place of the header's {len(header)}", where)
+                raise data_error(f"{counted(len(cells), 'column')} in place of the header's {len(header)}", where)
             row = dict(zip(header, cells, strict=True))
             words = row["sentence"].split()
             try:
                 position, between, different = (int(row[column]) for column in _COUNTS)
             except ValueError as error:
-                raise malformed(f"not a count: {error}"[:100], where) from error
+                raise data_error(f"not a count: {error}"[:100], where) from error
             if not (1 <= position <= len(words) and 0 <= different <= between):
                 counts = ", ".join(f"{column} {row[column]:.20}" for column in _COUNTS)
-                raise malformed(f"the counts do not fit a sentence of {counted(len(words), 'word')}: {counts}", where)
+                raise data_error(f"the counts do not fit a sentence of {counted(len(words), 'word')}: {counts}", where)
             yield _item(" ".join(words[: position - 1]), row["verb_pos"], different, different == between, where)
     except csv.Error as error:
-        raise malformed(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error
+        raise data_error(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error
     if not rows.line_num:
-        raise malformed("the table has no rows", str(path))
+        raise data_error("the table has no rows", str(path))
 
 
 def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:
@@ -137,8 +137,8 @@ def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | N
         PhmrunError: (exit 3) The label is unknown, or there is no word.
     """
     if label not in LABELS:
-        raise malformed(f"the label is {label!r} instead of {' or '.join(LABELS)}", where)
+        raise data_error(f"the label is {label!r} instead of {' or '.join(LABELS)}", where)
     words = prefix.split()
     if not words:
-        raise malformed("there is no word before the verb", where)
+        raise data_error("there is no word before the verb", where)
     return Item(" ".join(words), label, attractors, homogeneous)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from sys import intern
 
-from phmrun.errors import counted
-from phmrun.text.lines import decoded, malformed, raw_lines
+from phmrun.errors import counted, data_error
+from phmrun.text.lines import decoded, raw_lines
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(len(COLUMNS))
@@ -141,7 +141,7 @@ def read(lines: Iterable[str], name: str, *, checked: bool = True) -> list[Sente
             sentences[-1] = replace(sentences[-1], lines=(*sentences[-1].lines, *block))
     if not sentences:
         hint = "A CoNLL-U file has one word a line, ten columns with tabs."
-        raise malformed("there is no sentence in it", name, hint)
+        raise data_error("there is no sentence in it", name, hint)
     return sentences
 
 
@@ -218,22 +218,22 @@ def _sentence(block: list[str], first: int, name: str, trees: bool, checked: boo
             continue
         where = f"{name}:{first + place}"
         if body[0] == "#":
-            raise malformed("a comment stands within a sentence", where, "Comments belong before its first word.")
+            raise data_error("a comment stands within a sentence", where, "Comments belong before its first word.")
         columns = body.split("\t")
         if len(columns) != len(COLUMNS):
             what = f"the line has {counted(len(columns), 'column')} instead of {len(COLUMNS)}"
-            raise malformed(what, where, "Columns are separated by tabs, sentences by blank lines.")
+            raise data_error(what, where, "Columns are separated by tabs, sentences by blank lines.")
         if _RANGE.fullmatch(columns[ID]) or _EMPTY_NODE.fullmatch(columns[ID]):
             continue
         if columns[ID] != str(len(words) + 1):
-            raise malformed(f"the id is {columns[ID]!r}, and the next word has the id {len(words) + 1}", where)
+            raise data_error(f"the id is {columns[ID]!r}, and the next word has the id {len(words) + 1}", where)
         if not columns[FORM]:
-            raise malformed("the word has no form", where)
+            raise data_error("the word has no form", where)
         words.append(columns)
         places.append(place)
     if not words:
         comment = next(place for place, line in enumerate(block) if _body(line))
-        raise malformed("comments, but no word of a sentence", f"{name}:{first + comment}")
+        raise data_error("comments, but no word of a sentence", f"{name}:{first + comment}")
     # Interned, since a treebank repeats words and tags: each is kept in memory once.
     forms, upos, xpos = (tuple(intern(columns[number]) for columns in words) for number in (FORM, UPOS, XPOS))
     tree = _tree(words, [f"{name}:{first + place}" for place in places], checked) if trees else ()
@@ -255,17 +255,17 @@ def _tree(
     for columns, place in zip(words, where, strict=True):
         head = columns[HEAD]
         if not _NUMBER.fullmatch(head) or int(head) > len(words):
-            raise malformed(f"the head is {head!r:.20}, not a number from 0 to {len(words)}", place)
+            raise data_error(f"the head is {head!r:.20}, not a number from 0 to {len(words)}", place)
         if columns[DEPREL] in ("", EMPTY):
-            raise malformed("the arc to the word has no label", place)
+            raise data_error("the arc to the word has no label", place)
         heads.append(int(head))
     if checked and (word := _in_cycle(heads)):
-        raise malformed(f"the heads form a cycle through word {word}", where[word - 1])
+        raise data_error(f"the heads form a cycle through word {word}", where[word - 1])
     # At least one root exists: without a cycle, following the heads ends at 0.
     roots = [number for number, head in enumerate(heads, 1) if head == 0]
     if checked and len(roots) > 1:
         what = f"the sentence has {len(roots)} roots, words {', '.join(map(str, roots))}"
-        raise malformed(what, where[roots[1] - 1], "A tree has one word whose head is 0.")
+        raise data_error(what, where[roots[1] - 1], "A tree has one word whose head is 0.")
     return tuple(heads), tuple(intern(columns[DEPREL]) for columns in words)
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar, cast
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.progress import note
 from phmrun.text.lines import LONGEST_PARAGRAPH, numbered_lines, read_parallel
 from phmrun.text.store import build_once
@@ -136,7 +136,7 @@ def _made(
         for name, count in counts.items():
             if not count:
                 where = "data.hold_out" if kind == "held-out" else str(files[0])
-                raise PhmrunError(f"too few lines: none are left for {name}", where=where, code=ExitCode.DATA)
+                raise data_error(f"too few lines: none are left for {name}", where)
         return counts
 
     sides = _sides(files)

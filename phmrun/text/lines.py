@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import GZIP_MAGIC, decompressed, open_regular, read_text
 
 COMPRESSED = (GZIP_MAGIC, b"\xfd7zXZ\0", b"BZh91AY&SY", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf\x27\x1c")
@@ -43,7 +43,7 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
     for number, line in enumerate(decoded(raw_lines(path, longest=longest), path), 1):
         yield number, line
     if number == 0:
-        raise malformed("the file is empty", str(path))
+        raise data_error("the file is empty", str(path))
 
 
 def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) -> Iterator[str]:
@@ -63,7 +63,7 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
         where, skipped = f"{source}:{number}", 0
         if number == 1:
             if line.startswith(COMPRESSED):
-                raise malformed("the text is compressed", str(source), "Decompress it; files may be plain or .gz.")
+                raise data_error("the text is compressed", str(source), "Decompress it; files may be plain or .gz.")
             skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) and not exact else 0
         body = line if exact else line.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -73,10 +73,11 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
             what = f"byte 0x{body[at]:02x} at offset {at:,} of the line is not valid UTF-8"
             charset = "UTF-16" if number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff")) else "ISO-8859-1"
             name = shlex.quote(str(source)) if isinstance(source, Path) else "FILE"
-            hint = f"Convert it, for instance: iconv -f {charset} -t UTF-8 {name}"
-            raise malformed(what, where, hint) from error
+            raise data_error(what, where, f"Convert it, for instance: iconv -f {charset} -t UTF-8 {name}") from error
         if "\0" in text:
-            raise malformed("the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8.")
+            raise data_error(
+                "the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8."
+            )
         yield text
 
 
@@ -96,24 +97,16 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
                 number += 1
                 if len(raw) > longest:
                     what = f"the line is longer than {longest:,} bytes"
-                    raise malformed(what, f"{path}:{number}", "There must be one sentence a line.")
+                    raise data_error(what, f"{path}:{number}", "There must be one sentence a line.")
                 yield raw
     except FileNotFoundError as error:
-        raise malformed("the file does not exist", str(path)) from error
+        raise data_error("the file does not exist", str(path)) from error
     # Before OSError, of which BadGzipFile is a kind.
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         hint = "Copy or fetch the file again."
-        raise malformed(f"the gzip data are damaged ({error})", f"{path}:{number + 1}", hint) from error
+        raise data_error(f"the gzip data are damaged ({error})", f"{path}:{number + 1}", hint) from error
     except OSError as error:
-        raise malformed(f"the file cannot be read: {error.strerror or error}", str(path)) from error
-
-
-def malformed(what: str, where: str, hint: str | None = None) -> PhmrunError:
-    """Return the error (exit 3) for malformed data.
-
-    ``where`` is ``file`` or ``file:line``.
-    """
-    return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
+        raise data_error(f"the file cannot be read: {error.strerror or error}", str(path)) from error
 
 
 def read_parallel(source: Path, target: Path, *, empty: bool = False) -> Iterator[tuple[str, str]]:
@@ -137,8 +130,7 @@ def read_parallel(source: Path, target: Path, *, empty: bool = False) -> Iterato
             rest = 1 + sum(1 for _ in pairs)
             shorter, longer = (source, target) if left is None else (target, source)
             what = f"the two files are not aligned: {shorter} ends at line {number - 1:,}, {longer} has {rest:,} more"
-            hint = "Line k of one file must be the translation of line k of the other."
-            raise PhmrunError(what, where=str(longer), hint=hint, code=ExitCode.DATA)
+            raise data_error(what, str(longer), "Line k of one file must be the translation of line k of the other.")
         if not (empty or (left.strip() and right.strip())):
             faults.append((target if left.strip() else source, number))
         # After a first fault the rest is still read: to count faults, and since unequal lengths would explain them.
@@ -148,7 +140,7 @@ def read_parallel(source: Path, target: Path, *, empty: bool = False) -> Iterato
         (path, first), shown = faults[0], ", ".join(str(number) for _, number in faults[:5])
         more = " …" if len(faults) > 5 else ""
         hint = f"Remove line {shown}{more} from both files, or train with --set data.empty=drop."
-        raise malformed(f"the line is empty; lines with an empty side: {len(faults):,}", f"{path}:{first}", hint)
+        raise data_error(f"the line is empty; lines with an empty side: {len(faults):,}", f"{path}:{first}", hint)
 
 
 def read_lines(path: Path, *, empty: bool = False) -> Iterator[str]:
@@ -166,7 +158,7 @@ def read_lines(path: Path, *, empty: bool = False) -> Iterator[str]:
     for number, line in numbered_lines(path):
         if not (empty or line.strip()):
             hint = f"Remove line {number} from both files of the pair."
-            raise malformed("the line is empty", f"{path}:{number}", hint)
+            raise data_error("the line is empty", f"{path}:{number}", hint)
         yield line
 
 

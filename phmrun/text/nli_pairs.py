@@ -23,8 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from phmrun.errors import ExitCode, PhmrunError
-from phmrun.text.lines import malformed
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.text.pair_rows import LAYOUTS, is_json_object, json_values, read_rows
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -79,11 +78,11 @@ def read_pairs(path: Path, format: str, names: Mapping[str, str | None] | None =
         premise, hypothesis = _sentence(first, "first", where), _sentence(second, "second", where)
         is_kept = bool(premise and hypothesis and name)
         if name and not is_kept and format != "quora":
-            raise malformed(f"the {'second' if premise else 'first'} sentence is empty", where)
+            raise data_error(f"the {'second' if premise else 'first'} sentence is empty", where)
         yield Pair(premise, hypothesis, str(name)) if is_kept else None
         is_empty = is_empty and not is_kept
     if is_empty:
-        raise malformed("there is no labelled pair in the file", str(path))
+        raise data_error("there is no labelled pair in the file", str(path))
 
 
 def _class_of(label: Any, names: Mapping[str, str | None], format: str, where: str) -> str | None:
@@ -132,5 +131,5 @@ def _sentence(text: Any, place: str, where: str) -> str:
         PhmrunError: (exit 3) It is no text.
     """
     if not isinstance(text, str):
-        raise malformed(f"the {place} sentence is {type(text).__name__} instead of text", where)
+        raise data_error(f"the {place} sentence is {type(text).__name__} instead of text", where)
     return " ".join(text.split())

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
-from phmrun.errors import counted
-from phmrun.text.lines import malformed, numbered_lines
+from phmrun.errors import counted, data_error
+from phmrun.text.lines import numbered_lines
 
 SAMPLES = "`phmrun schema nli --files` prints a sample of each format."
 WHOLE_FILE = 1 << 30
@@ -54,7 +54,7 @@ def read_rows(path: Path, format: str) -> Iterator[Row]:
     layout = LAYOUTS[format]
     first = next((line for _, line in numbered_lines(path, longest=WHOLE_FILE) if line.strip()), None)
     if first is None:
-        raise malformed("the file has only empty lines", str(path))
+        raise data_error("the file has only empty lines", str(path))
     if first.lstrip().startswith("[") and "\t" not in first:
         yield from _array_rows(path, layout)
     elif is_json_object(first):
@@ -82,7 +82,7 @@ def json_values(line: str, names: Iterable[tuple[str, ...]], where: str) -> list
     try:
         record = parse_json(line)
     except (ValueError, RecursionError) as error:
-        raise malformed(f"not JSON: {error}", where) from error
+        raise data_error(f"not JSON: {error}", where) from error
     return _values(record, names, where)
 
 
@@ -102,14 +102,14 @@ def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
     missing = [names[0] for names in layout.names if _name(names, header) not in header]
     if missing:
         what = f"the header has no column {' or '.join(map(repr, missing))}, only {', '.join(map(repr, header))}"
-        raise malformed(what, f"{path}:{begin}", SAMPLES)
+        raise data_error(what, f"{path}:{begin}", SAMPLES)
     places = [header.index(_name(names, header)) for names in layout.names]
     least = max(places) + 1 if headed else len(header)
     for number, cells in rows:
         if not least <= len(cells) <= len(header):
             expected = f"instead of {len(header)} separated by tabs: {', '.join(header)}"
             expected = f"where the header has {len(header)}" if headed else expected
-            raise malformed(f"the line has {counted(len(cells), 'column')} {expected}", f"{path}:{number}", SAMPLES)
+            raise data_error(f"the line has {counted(len(cells), 'column')} {expected}", f"{path}:{number}", SAMPLES)
         yield number, [cells[place] for place in places]
 
 
@@ -135,11 +135,11 @@ def _array_rows(path: Path, layout: Layout) -> Iterator[Row]:
             record, end = decode(text, at)
             require_unicode(record, text[at:end])
         except (ValueError, RecursionError) as error:
-            raise malformed(f"not JSON: {error}", where) from error
+            raise data_error(f"not JSON: {error}", where) from error
         yield number, _values(record, layout.names, where)
         separator = after.match(text, end)
         if not separator:
-            raise malformed("not JSON: a comma or the end of the array is missing after the object", where)
+            raise data_error("not JSON: a comma or the end of the array is missing after the object", where)
         if separator[1] != ",":
             return
         at = separator.end()
@@ -157,8 +157,8 @@ def _values(record: Any, names: Iterable[tuple[str, ...]], where: str) -> list[A
         PhmrunError: (exit 3) It is no object, or a key is missing.
     """
     if not isinstance(record, dict):
-        raise malformed(f"expected a JSON object, not {type(record).__name__}", where)
+        raise data_error(f"expected a JSON object, not {type(record).__name__}", where)
     fields = [_name(options, record) for options in names]
     if missing := [field for field in fields if field not in record]:
-        raise malformed(f"the object has no {' and no '.join(map(repr, missing))}", where, SAMPLES)
+        raise data_error(f"the object has no {' and no '.join(map(repr, missing))}", where, SAMPLES)
     return [record[field] for field in fields]

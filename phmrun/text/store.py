@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from phmrun.checksums import fault_in, write_checksums
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import file_lock, intact, read_text, remove, sha256_of_input, write_json
 from phmrun.progress import note
 from phmrun.text.vocabulary import UNK
@@ -353,8 +353,7 @@ def _make(path: Path, last: Path, build: Callable[[Path], dict[str, Any]], uncha
         try:
             write_json(building / last.name, build(building))
             if not unchanged():
-                what = "a data file has changed while it was read"
-                raise PhmrunError(what, hint="Give the same command again.", code=ExitCode.DATA)
+                raise data_error("a data file has changed while it was read", None, "Give the same command again.")
             write_checksums(building)
             building.rename(path)
         finally:

@@ -14,7 +14,7 @@ import sentencepiece
 
 from phmrun.cores import usable_cores
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import ExitCode, PhmrunError, data_error
 from phmrun.text.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary, padded_size, without_specials
 
 LINES_PER_THREAD = 128
@@ -137,8 +137,8 @@ def _explained(error: RuntimeError, size: int) -> PhmrunError:
         what = f"the text has too many different characters for a vocabulary of {size} entries"
         return PhmrunError(what, where="vocabulary size", valid=[f"at least {needed[1]}"], code=ExitCode.DATA)
     if "sentences_.empty()" in message:
-        return PhmrunError("there is no text to learn a vocabulary from", code=ExitCode.DATA)
-    return PhmrunError(f"SentencePiece could not learn a vocabulary: {message}", code=ExitCode.DATA)
+        return data_error("there is no text to learn a vocabulary from")
+    return data_error(f"SentencePiece could not learn a vocabulary: {message}")
 
 
 def processor_of(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import intact, read_regular, read_text, replacing, write_json
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -132,12 +132,12 @@ class Vocabulary(ABC):
         with intact("the vocabulary's model file is", path):
             content = read_regular(path)
         if hashlib.sha256(content).hexdigest() != description["sha256"]:
-            raise PhmrunError("the vocabulary's model file is not the one saved", where=str(path), code=ExitCode.DATA)
+            raise data_error("the vocabulary's model file is not the one saved", str(path))
         with intact("the vocabulary's model file is", path):
             loaded = cls.of(content, description)
         if loaded.entries != description["entries"]:
             what = f"the vocabulary has {loaded.entries:,} entries instead of the {description['entries']} that it says"
-            raise PhmrunError(what, where=str(directory), code=ExitCode.DATA)
+            raise data_error(what, str(directory))
         return loaded
 
 
@@ -161,7 +161,7 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"sizes {sizes}")
     if form != FORMAT or kind not in kinds:
         what = f"this version reads vocabularies of format {FORMAT} and kind {', '.join(kinds)}, not {form!r}, {kind!r}"
-        raise PhmrunError(what, where=str(path), code=ExitCode.DATA)
+        raise data_error(what, str(path))
     return description
 
 
@@ -255,6 +255,6 @@ def train_words(lines: Iterable[str], *, size: int, multiple_of: int = 1, min_fr
     for line in lines:
         counts.update(line.split())
     if not counts:
-        raise PhmrunError("there is no text to learn a vocabulary from", code=ExitCode.DATA)
+        raise data_error("there is no text to learn a vocabulary from")
     vocab = Vocab(counts, max_size=size - len(SPECIALS), min_freq=min_frequency, specials=list(SPECIALS))
     return WordVocabulary(vocab.itos, size=padded_size(len(vocab.itos), multiple_of), requested=size)

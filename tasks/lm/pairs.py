@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from phmrun.datasets import data_dir
 from phmrun.documents import parse_json
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.metrics import Score
 from phmrun.metrics.accuracy import LabelPair, accuracy
 from phmrun.progress import progress
@@ -55,7 +55,7 @@ class MinimalPairs:
         if not self.paths:
             what = f"there are no minimal pairs called {name!r}, neither here nor in the data directory"
             hint = f"A line of a file .jsonl: {SAMPLE}. BLiMP is searched for in {data_dir() / 'blimp'}."
-            raise PhmrunError(what, where="--pairs", hint=hint, code=ExitCode.DATA)
+            raise data_error(what, "--pairs", hint)
         name = place.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
         self.name = f"pairs-{name}" if name in ("train", "validation", "val", "dev", "test") else name
         self.files = {self.name: self.pairs}
@@ -97,7 +97,7 @@ def _pair(line: str, where: str) -> Pair:
             raise ValueError("an empty sentence")
     except (ValueError, LookupError, TypeError) as error:
         what = "the line is no JSON object with sentence_good and sentence_bad"
-        raise PhmrunError(what, where=where, hint=f"Write: {SAMPLE}", code=ExitCode.DATA) from error
+        raise data_error(what, where, f"Write: {SAMPLE}") from error
     part, paradigm = ("_".join(str(content.get(key) or "").split()) for key in ("linguistics_term", "UID"))
     return Pair(good, bad, part or paradigm, paradigm, where)
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from phmrun.engine.predictor import Answer, Evaluation, Predictor
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.layers import for_inference
 from phmrun.metrics import Score
 from phmrun.tasks.lm.codebooks import CodebookEmbedding, learn_codes
@@ -129,7 +129,7 @@ class LanguageModelPredictor(
         coded = [np.array(line, dtype=np.int32) for line in self.vocabulary.stream(tally)]
         tokens = np.concatenate([np.zeros(0, np.int64), *coded])
         if not len(tokens):
-            raise PhmrunError("there is no token to score", where=str(data.files[split]), code=ExitCode.DATA)
+            raise data_error("there is no token to score", str(data.files[split]))
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began

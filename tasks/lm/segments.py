@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import counted, data_error
 
 SHORTEST = 5  # tokens of the shortest segment of random length
 SPREAD = 5.0  # standard deviation of a segment's random length, in tokens (Merity et al. 2018, section 5)
@@ -50,7 +50,7 @@ class SegmentPlan:
         """
         if self.predicted < 1:
             what = f"{counted(self.tokens, 'word')} of training text cannot fill {self.streams} parallel streams"
-            raise PhmrunError(what, where="batch.size", code=ExitCode.DATA)
+            raise data_error(what, "batch.size")
 
     @property
     def stream_length(self) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.text.tokenizer import TokenizerVocabulary
 from phmrun.text.vocabulary import Vocabulary, padded_size, read_description
 from phmrun.text.words import Splitting, spaced
@@ -154,7 +154,7 @@ def count_words(
         counts.update(split_line(line, splitting))
         counts[END] += 1
     if not counts.keys() - {END}:
-        raise PhmrunError("there is no word in the training text", where=where, code=ExitCode.DATA)
+        raise data_error("there is no word in the training text", where)
     special = {END: counts.pop(END), UNKNOWN: counts.pop(UNKNOWN, 0)}
     ranked = sorted(counts.items(), key=_rank)
     kept = [entry for entry in ranked if entry[1] >= min_frequency]

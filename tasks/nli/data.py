@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from phmrun.datasets import CATALOGUE, SPLITS, builtin, checksums, data_dir, locate, own_texts, splits_here
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.families.sentence_classification.data import Baseline, ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item, LeftOut, Reader, divided, in_parts
 from phmrun.progress import note
@@ -96,9 +96,8 @@ def find_vectors(path: Path) -> Path:
     for candidate in (path, data_dir() / path):
         if candidate.is_file():
             return candidate
-    what = f"the word vectors are neither here nor in the data directory: {path}"
     hint = "Run: phmrun data fetch glove --split 6B.300d, then set data.vectors to glove/glove.6B.300d.txt"
-    raise PhmrunError(what, where="data.vectors", hint=hint, code=ExitCode.DATA)
+    raise data_error(f"the word vectors are neither here nor in the data directory: {path}", "data.vectors", hint)
 
 
 def _readers(config: NLIExperiment, paths: Mapping[str, Path]) -> dict[str, Reader]:

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset
 
 from phmrun.datasets import SPLITS, builtin, checksums, locate, own_files
 from phmrun.engine.data import BucketedData
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import PhmrunError, counted, data_error
 from phmrun.files import sha256_of
 from phmrun.progress import note, progress
 from phmrun.tasks.parse.biaffine_parser import Group, spelling_groups
@@ -171,8 +171,7 @@ class TreebankData(BucketedData[TreebankVocabulary]):
             note(f"train: {longer} of more than {counted(data.max_length, 'word')} left out")
         if not short:
             what, where = "there is no sentence to learn from", str(self.files[TRAIN][0])
-            hint = "See data.max_length, data.hold_out and data.train_fraction."
-            raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
+            raise data_error(what, where, "See data.max_length, data.hold_out and data.train_fraction.")
         return short, [pool[number] for number in held]
 
     @cached_property

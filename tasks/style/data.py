@@ -15,6 +15,7 @@ import numpy as np
 
 from phmrun.config import load_run_config
 from phmrun.engine.data import build_data as data_of
+from phmrun.errors import data_error
 from phmrun.families.sequence_to_sequence.data import OutputMeasure, ParallelData, build_parallel_data, builtin_pairs
 from phmrun.families.sequence_to_sequence.items import read_outputs
 from phmrun.ledger import Run
@@ -23,7 +24,7 @@ from phmrun.metrics.accuracy import wilson
 from phmrun.metrics.items import Items, checksum
 from phmrun.progress import note
 from phmrun.tasks.style.config import StyleExperiment
-from phmrun.text.lines import malformed, read_parallel
+from phmrun.text.lines import read_parallel
 from phmrun.text.store import build_once
 from phmrun.text.words import learn_labels, spaced
 
@@ -46,7 +47,7 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
         train = partial(read_parallel, *data.files["train"])
         if all(source == target for source, target in train()):
             hint = "Name files of two styles: `phmrun schema style --files` prints samples."
-            raise malformed("each training sentence equals its target", str(data.files["train"][1]), hint)
+            raise data_error("each training sentence equals its target", str(data.files["train"][1]), hint)
         data.measures = dict(measures(train))
     if config.data.copies and "train" in data.files:
         data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)

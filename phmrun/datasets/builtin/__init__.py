@@ -8,7 +8,7 @@ from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.files import replacing, sha256_of
 
 VERSIONS = {"agreement": "1-1", "inference": "1-1", "style": "1-1", "translation": "1-1", "treebank": "1-1"}
@@ -36,8 +36,7 @@ def unpack(corpus: str, cache: Path) -> Path:
             # which fails the checksum below, as any other damage does
             content = b""
         if sha256(content).hexdigest() != checksum:
-            hint = "Install phmrun again."
-            raise PhmrunError("a built-in corpus is damaged", where=str(packed), hint=hint, code=ExitCode.DATA)
+            raise data_error("a built-in corpus is damaged", str(packed), "Install phmrun again.")
         with replacing(path) as temporary:
             temporary.write_bytes(content)
     return folder

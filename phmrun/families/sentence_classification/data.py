@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from phmrun.engine.data import BucketedData
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.items import (
     DEV,
@@ -164,7 +164,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             what = f"the vectors have {stored.width} numbers, but the words of the network {self.vector_width}"
             hint = f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
             hint += "to the network's width."
-            raise PhmrunError(what, where=str(self.vectors), hint=hint, code=ExitCode.DATA)
+            raise data_error(what, str(self.vectors), hint)
         vectors = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
         return Found(vectors.places + len(SPECIALS), vectors.vectors)
 

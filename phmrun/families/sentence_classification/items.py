@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from phmrun.documents import parse_json
 from phmrun.engine.data import contents
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import counted, data_error
 from phmrun.families.sentence_classification.config import ClassificationExperiment, WordsConfig
 from phmrun.files import intact, open_regular, read_text, write_json
 from phmrun.ledger import Run
@@ -261,7 +261,7 @@ def _encode(
         note(f"{split}: {counted(count, 'item')} left out: {reason}")
     if not labels:
         hint = "Choose a larger data.hold_out, or name a file." if limit is None else "Choose a larger data.max_length."
-        raise PhmrunError(f"there is no item in {split!r}", hint=hint, code=ExitCode.DATA)
+        raise data_error(f"there is no item in {split!r}", None, hint)
     np.save(path / "labels.npy", np.array(labels, dtype=np.int64), allow_pickle=False)
     names = ("first", "second") if sentences > 1 else ("sentence",)
     counts = Counter(labels)

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from phmrun.engine.predictor import Answer, Evaluation, Predictor
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import counted, data_error
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import Baseline, ClassificationData
 from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, labeled
@@ -180,9 +180,8 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
         sentences = sentences_of(line, where) if len(self.names) > 1 else line.split("\t")
         if len(sentences) != len(self.names):
             columns, wanted = counted(len(sentences), "column"), len(self.names)
-            what = f"the line has {columns} instead of {wanted}: {', '.join(self.names)}"
             hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
-            raise PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
+            raise data_error(f"the line has {columns} instead of {wanted}: {', '.join(self.names)}", where, hint)
         return [" ".join(text.split()) for text in sentences]
 
 

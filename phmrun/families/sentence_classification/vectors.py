@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from phmrun.errors import data_error
 from phmrun.files import intact, open_regular
 from phmrun.progress import progress
-from phmrun.text.lines import malformed, numbered_lines
+from phmrun.text.lines import numbered_lines
 from phmrun.text.store import build_once
 
 VERSION = 1  # increase when the same file results in other contents
@@ -112,7 +113,7 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
             if count % STEP == 0:
                 advance(STEP)
     if not count:
-        raise malformed("there is no vector in the file", str(path))
+        raise data_error("there is no vector in the file", str(path))
     return {"words": count, "width": width}
 
 
@@ -129,7 +130,7 @@ def _divided(line: str, width: int, where: str) -> tuple[str, Vectors]:
     try:
         vector = np.array([float(cell) for cell in cells])
     except ValueError as error:
-        raise malformed(f"the line is not a word and its numbers: {error}", where) from error
+        raise data_error(f"the line is not a word and its numbers: {error}", where) from error
     if not word or len(vector) != max(width, 1) or not (abs(vector) <= np.finfo(np.float32).max).all():
-        raise malformed(f"the line is not a word and {max(width, 1)} finite numbers of single precision", where)
+        raise data_error(f"the line is not a word and {max(width, 1)} finite numbers of single precision", where)
     return word, vector.astype(np.float32)

@@ -18,7 +18,7 @@ from phmrun.config.sections import NO_DATA
 from phmrun.datasets import SPLITS, checksums, locate
 from phmrun.datasets import builtin as corpora
 from phmrun.engine.data import BucketedData
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import PhmrunError, data_error
 from phmrun.families.sequence_to_sequence.config import ParallelDataConfig, SequenceToSequenceExperiment
 from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
 from phmrun.files import sha256_of
@@ -220,12 +220,11 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
         PhmrunError: The run has no data, or they are not on this machine (exit 3); a language is missing (exit 2).
     """
     if data.name == NO_DATA:
-        raise PhmrunError(
+        raise data_error(
             "the run has no data: its checkpoint was imported without any",
-            where="data.name",
-            hint="Import it again, or train it further, with --prefix corpus/ (corpus/train.en, corpus/train.de …), or "
+            "data.name",
+            "Import it again, or train it further, with --prefix corpus/ (corpus/train.en, corpus/train.de …), or "
             "with --data NAME (`phmrun data list`).",
-            code=ExitCode.DATA,
         )
     if data.name == "builtin":
         return builtin(data, cache)
@@ -278,16 +277,15 @@ def own_files(data: ParallelDataConfig) -> Files:
             if candidates and not optional and not any(path.is_file() for path in candidates):
                 hint = f"Name the files with --prefix (data.prefix; a folder has its /), this one with data.{key}."
                 hint += " Or data.hold_out=0.1 takes a tenth of the training pairs." if split == "dev" else ""
-                raise PhmrunError(
+                raise data_error(
                     f"the {split} file does not exist: {' or '.join(map(str, candidates))}",
-                    where="data.prefix" if prefix else f"data.{key}",
-                    hint=hint,
-                    code=ExitCode.DATA,
+                    "data.prefix" if prefix else f"data.{key}",
+                    hint,
                 )
         if split == "dev" and data.hold_out:
             continue
         if len(sides) == 1:
-            raise PhmrunError(f"the {split} set has one side only", where=str(sides[0]), code=ExitCode.DATA)
+            raise data_error(f"the {split} set has one side only", str(sides[0]))
         if sides:
             files[split] = (sides[0], sides[1])
     return files

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.engine.data import contents
-from phmrun.errors import ExitCode, PhmrunError, counted
+from phmrun.errors import counted, data_error
 from phmrun.families.sequence_to_sequence.config import VocabularyConfig
 from phmrun.progress import note, progress
 from phmrun.text.lines import read_parallel
@@ -199,7 +199,7 @@ def _encode(
             advance(len(chunk))
     if not kept:
         what = f"no pair of {split!r} has at most {counted(max_length, 'token')} on both sides"
-        raise PhmrunError(what, where="data.max_length", code=ExitCode.DATA)
+        raise data_error(what, "data.max_length")
     return {"sentences": kept, "dropped": dropped, "source": sources.statistics(), "target": targets.statistics()}
 
 

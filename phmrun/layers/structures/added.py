@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from phmrun.errors import ExitCode, PhmrunError
+from phmrun.errors import data_error
 from phmrun.layers.adapters import start_at_zero
 from phmrun.layers.structure import Structure, build_structure, register
 from phmrun.layers.structures.guided import parse_options
@@ -173,7 +173,7 @@ class Added(Structure):
         if self.checksum != checksum:
             what = f"the frozen matrix W₀ has the checksum {self.checksum:016x}, not the stored {checksum:016x}"
             hint = "Load the update into the model whose weights were frozen; `phmrun verify` names a changed folder."
-            raise PhmrunError(what, hint=hint, code=ExitCode.DATA)
+            raise data_error(what, None, hint)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any, **keywords: Any) -> None:
         """Load the buffers by torch's code, then restore W₀.
