@@ -4,6 +4,7 @@ import difflib
 import signal
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -24,7 +25,7 @@ class PhmrunError(Exception):
 
     Args:
         what: What is wrong, in one sentence.
-        where: Place of the fault: ``file:line`` or a dotted config key.
+        where: Place of the fault: a file, ``file:line`` or a dotted config key.
         valid: Accepted values.
         hint: Command or edit that corrects it.
         code: Exit code of the process.
@@ -34,14 +35,14 @@ class PhmrunError(Exception):
         self,
         what: str,
         *,
-        where: str | None = None,
+        where: Path | str | None = None,
         valid: Sequence[str] = (),
         hint: str | None = None,
         code: ExitCode = ExitCode.USAGE,
     ) -> None:
         super().__init__(what)
         self.what = what
-        self.where = where
+        self.where = str(where) if isinstance(where, Path) else where
         self.valid = tuple(valid)
         self.hint = hint
         self.code = code
@@ -83,7 +84,7 @@ def nearest(name: str, candidates: Iterable[str]) -> list[str]:
 
 
 def unknown(
-    kind: str, name: str, candidates: Iterable[str], *, where: str | None = None, what: str | None = None
+    kind: str, name: str, candidates: Iterable[str], *, where: Path | str | None = None, what: str | None = None
 ) -> PhmrunError:
     """Return the error (exit 2) for an unknown name.
 
@@ -95,7 +96,7 @@ def unknown(
     return PhmrunError(what or f"there is no {kind} {name!r}", where=where, valid=valid, hint=hint)
 
 
-def data_error(what: str, where: str | None = None, hint: str | None = None) -> PhmrunError:
+def data_error(what: str, where: Path | str | None = None, hint: str | None = None) -> PhmrunError:
     """Return the error (exit 3) for data that cannot be used; the arguments are those of :class:`PhmrunError`."""
     return PhmrunError(what, where=where, hint=hint, code=ExitCode.DATA)
 

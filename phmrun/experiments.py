@@ -104,9 +104,7 @@ def resolve_request(
     schema: type[Experiment] = definition.load("schema")
     base = read_source(parent) if parent else task_defaults(definition.name)
     if parent and (former := base.values.get("task")) != definition.name:
-        raise PhmrunError(
-            f"the run is of the task {former}, not {task}", where=str(parent), hint=f"phmrun train {former} …"
-        )
+        raise PhmrunError(f"the run is of the task {former}, not {task}", where=parent, hint=f"phmrun train {former} …")
     rank = {key: place for place, key in enumerate(_SELECTORS)}
     ordered = sorted(
         settings, key=lambda setting: rank.get(setting[0], len(rank)) if isinstance(setting[1], str) else len(rank)

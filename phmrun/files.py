@@ -243,7 +243,7 @@ def file_lock(path: Path) -> "FileLock":
     import filelock
 
     if path.exists() and not path.is_file():
-        raise data_error(f"the lock {no_file(path).partition(',')[0]}", str(path), "Remove it.")
+        raise data_error(f"the lock {no_file(path).partition(',')[0]}", path, "Remove it.")
     return filelock.FileLock(path)
 
 
@@ -267,7 +267,7 @@ def sha256_of_input(path: Path) -> str:
         PhmrunError: (exit 3) It is missing or no regular file.
     """
     if not path.is_file():
-        raise data_error(f"the input {no_file(path)}", str(path))
+        raise data_error(f"the input {no_file(path)}", path)
     return sha256_of(path)
 
 
@@ -316,7 +316,7 @@ def intact(what: str, where: Path, hint: str | None = None) -> Iterator[None]:
         yield
     except MISREAD as error:
         reason = error if isinstance(error, OSError | ValueError) else repr(error)
-        raise data_error(f"{what} missing or damaged: {reason}", str(where), hint) from error
+        raise data_error(f"{what} missing or damaged: {reason}", where, hint) from error
 
 
 @contextmanager

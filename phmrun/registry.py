@@ -263,11 +263,11 @@ def load_plugin(path: Path) -> str:
     if not path.is_file():
         close = nearest(path.name, [file.name for file in path.parent.glob("*.py")])
         hint = f"Did you mean {' or '.join(str(path.with_name(name)) for name in close)}?" if close else None
-        raise PhmrunError("the plug-in file does not exist", where=str(path), hint=hint)
+        raise PhmrunError("the plug-in file does not exist", where=path, hint=hint)
     name = f"{PLUGIN}{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise PhmrunError("a plug-in must be a Python file", where=str(path), hint="Name it with the ending .py.")
+        raise PhmrunError("a plug-in must be a Python file", where=path, hint="Name it with the ending .py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     folder = str(path.absolute().parent)
@@ -332,10 +332,10 @@ def load_plugins(paths: Iterable[Path] | None) -> dict[Path, str]:
             files[module] = hashlib.sha256(module.read_bytes()).hexdigest()
             if _IMPORTED.setdefault(module.resolve(), files[module]) != files[module]:
                 what = "the module of a plug-in has changed since it was imported"
-                raise PhmrunError(what, where=str(module), hint="Start Python again; a notebook: restart its kernel.")
+                raise PhmrunError(what, where=module, hint="Start Python again; a notebook: restart its kernel.")
         for mark, digest in plugin_marks(files).items():
             if marks.setdefault(mark, digest) != digest:
-                raise PhmrunError(f"two files have the name of {mark}", where=str(path), hint="Rename one of them.")
+                raise PhmrunError(f"two files have the name of {mark}", where=path, hint="Rename one of them.")
         sums |= files
     for name, place in METRICS.places.items():
         tasks = getattr(METRICS._registered.get(name), "tasks", ())

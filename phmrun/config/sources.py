@@ -64,9 +64,9 @@ def read_source(path: Path, *, lines: bool = True) -> Source:
     try:
         text = read_regular(path, most=4 * LARGEST).decode("utf-8")  # a character has at most 4 bytes
     except OSError as error:
-        raise PhmrunError(f"the file cannot be read: {error.strerror}", where=str(path)) from error
+        raise PhmrunError(f"the file cannot be read: {error.strerror}", where=path) from error
     except UnicodeDecodeError as error:
-        raise PhmrunError(f"the file is not UTF-8 text (byte {error.start})", where=str(path)) from error
+        raise PhmrunError(f"the file is not UTF-8 text (byte {error.start})", where=path) from error
     return Source(str(path), *parse_mapping(text, str(path), lines=lines))
 
 

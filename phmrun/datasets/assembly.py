@@ -65,7 +65,7 @@ def _opened(archive: Path, member: str | None, limit: int | None = None) -> Iter
         OSError: The file cannot be read.
     """
     if member is not None and not is_safe(member):
-        raise data_error(f"the name {member!r} leads out of the archive", str(archive))
+        raise data_error(f"the name {member!r} leads out of the archive", archive)
     try:
         with ExitStack() as stack:
             content: IO[bytes] | None
@@ -75,25 +75,25 @@ def _opened(archive: Path, member: str | None, limit: int | None = None) -> Iter
                 packed = stack.enter_context(zipfile.ZipFile(archive))
                 info = next((info for info in packed.infolist() if info.filename == member), None)
                 if info is None:
-                    raise data_error(f"there is no {member!r} in it", str(archive))
+                    raise data_error(f"there is no {member!r} in it", archive)
                 regular = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG)
                 size, content = info.file_size, stack.enter_context(packed.open(info)) if regular else None
             else:
                 tar = stack.enter_context(tarfile.open(archive))
                 entry = next((entry for entry in tar if entry.name.removeprefix("./") == member), None)
                 if entry is None:
-                    raise data_error(f"there is no {member!r} in it", str(archive))
+                    raise data_error(f"there is no {member!r} in it", archive)
                 size, content = entry.size, tar.extractfile(entry) if entry.isreg() else None
             if content is None:
-                raise data_error(f"{member!r} is not a regular file", str(archive))
+                raise data_error(f"{member!r} is not a regular file", archive)
             if size > (most := LARGEST if limit is None else limit):
-                raise data_error(f"{member or archive.name!r} holds more than {most:,} bytes", str(archive))
+                raise data_error(f"{member or archive.name!r} holds more than {most:,} bytes", archive)
             yield content
     except (*_DAMAGED, OSError) as error:
         # EINVAL: the archive's directory points outside the file. A damaged gzip file has no number.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
-        raise data_error(f"the archive is damaged: {error}", str(archive)) from error
+        raise data_error(f"the archive is damaged: {error}", archive) from error
 
 
 _MARKUP = {
@@ -142,7 +142,7 @@ def assemble(
                 for output, line, part in zip(outputs, rows, parts, strict=True):
                     if line is None:
                         what = f"line {place} of {part.member or part.archive} is not UTF-8"
-                        raise data_error(what, str(archives[part.archive]))
+                        raise data_error(what, archives[part.archive])
                     output.write(f"{' '.join(line.split()) if aligned else line}\n")
     return kept, dropped
 
@@ -164,7 +164,7 @@ def _together(parts: Sequence[Part], archives: Mapping[str, Path], folder: Path)
             yield from zip(*streams, strict=True)
         except ValueError as error:
             names = " and ".join(part.member or part.archive for part in parts)
-            raise data_error(f"{names} differ in length", str(folder)) from error
+            raise data_error(f"{names} differ in length", folder) from error
 
 
 def _decoded(handle: IO[bytes], archive: Path) -> Iterator[str | None]:
@@ -182,7 +182,7 @@ def _decoded(handle: IO[bytes], archive: Path) -> Iterator[str | None]:
             body = body.removeprefix(BYTE_ORDER_MARK)
         total += len(raw)
         if total > LARGEST:
-            raise data_error(f"it holds more than {LARGEST:,} bytes", str(archive))
+            raise data_error(f"it holds more than {LARGEST:,} bytes", archive)
         ends = raw.endswith(b"\n") or len(raw) < LONGEST_LINE
         if begins:
             try:

@@ -173,7 +173,7 @@ class Catalogue:
                     continue
                 if name.casefold() in (other.casefold() for other in (*self._datasets, *DATASETS.names(), *datasets)):
                     hint = "Rename it; its files are then in a folder of the new name."
-                    raise PhmrunError(f"the dataset name {name!r} is taken", where=str(path), hint=hint)
+                    raise PhmrunError(f"the dataset name {name!r} is taken", where=path, hint=hint)
                 datasets[name] = read_entry(name, entry, str(path))
         return datasets
 

@@ -110,10 +110,10 @@ def _wanted(dataset: Dataset, files: Mapping[str, File], force: bool) -> dict[st
     for path, state in states.items():
         if state is Check.MISSING and os.path.lexists(place := dataset_dir(dataset) / path):
             hint = f"Remove or rename it, then: phmrun data fetch {dataset.name}"
-            raise data_error("this is not a file", str(place), hint)
+            raise data_error("this is not a file", place, hint)
         if state is Check.WRONG and not force:
             hint = f"To replace it: phmrun data fetch {dataset.name} --force"
-            raise data_error("checksum mismatch", str(find(dataset, files[path])), hint)
+            raise data_error("checksum mismatch", find(dataset, files[path]), hint)
     return {path: file for path, file in files.items() if states[path] in (Check.WRONG, Check.MISSING)}
 
 
@@ -172,7 +172,7 @@ def _build_split(dataset: Dataset, split: str, archives: Mapping[str, Path]) -> 
             if file.sha256 is not None and (checksum := sha256_of(path)) != file.sha256:
                 path.unlink()
                 what = f"the extracted file has the checksum {checksum} instead of {file.sha256}; it was removed"
-                raise data_error(what, str(path))
+                raise data_error(what, path)
         return None
     aligned = dataset.format == "parallel"
     label = f"assembling {dataset.name} {split}"

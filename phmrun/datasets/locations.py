@@ -218,7 +218,7 @@ def content_sha256(path: Path, file: Remote) -> str:
         with gzip.open(path) as handle:
             return hashlib.file_digest(handle, "sha256").hexdigest()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise data_error(f"the gzip data are damaged ({error})", str(path)) from error
+        raise data_error(f"the gzip data are damaged ({error})", path) from error
 
 
 def checksums(name: str, splits: Sequence[str] | None = None) -> dict[str, str]:
@@ -259,7 +259,7 @@ def recorded(dataset: Dataset, name: str) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, TypeError, ValueError) as error:
-        raise data_error(f"cannot be read: {error}", str(path), "Remove it, and fetch the dataset again.") from error
+        raise data_error(f"cannot be read: {error}", path, "Remove it, and fetch the dataset again.") from error
 
 
 def write_record(dataset: Dataset, name: str, key: str, value: str | int) -> None:

@@ -106,7 +106,7 @@ def verify_dataset(name: str, cache: Path) -> None:
             if not wrong:  # no checksum says that a file is to be replaced
                 names = ", ".join(file.path for file in dataset.splits[split])
                 hint = f"Remove {names}; then: phmrun data fetch {name}"
-            raise data_error(what, str(dataset_dir(dataset)), hint)
+            raise data_error(what, dataset_dir(dataset), hint)
         # Written last, so that a refused split is read and refused again.
         write_json(marker, {"dataset": name, "split": split})
 

@@ -120,7 +120,7 @@ def base_run(config: Experiment, runs_dir: Path) -> Run:
         if (folder / "config.yaml").is_file():
             return Run(folder)
     hint = f"Put the run {path.name} into {runs_dir}, or name it: --set adapts=FOLDER."
-    raise data_error("the run whose weights are updated is missing", str(path), hint)
+    raise data_error("the run whose weights are updated is missing", path, hint)
 
 
 def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, weights: str) -> None:
@@ -146,13 +146,13 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
     if recorded is not None and recorded != facts:
         raise data_error(
             "the run whose weights are updated has other weights than at the beginning",
-            str(base.path),
+            base.path,
             "Put its old checkpoints back, or train anew: phmrun train … --restart.",
         )
     if missing := _take_over(module, theirs):
         what = f"the base run has no weights of this shape for {', '.join(missing[:3])}"
         hint = f"Change only layers to added, and keep the model's sizes; in a sweep: config: [{base.config_path}]."
-        raise PhmrunError(what, where=str(base.path), hint=hint)
+        raise PhmrunError(what, where=base.path, hint=hint)
     freeze_base(module.network)
     inside = {id(weight) for update in _updates(module).values() for weight in update.parameters()}
     named = module.named_parameters(remove_duplicate=False)

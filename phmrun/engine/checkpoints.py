@@ -54,7 +54,7 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
     except (pickle.PickleError, AttributeError, TypeError) as error:
         raise PhmrunError(
             f"training could not go on from this checkpoint: {next(_odd_values(content), error)}",
-            where=str(path),
+            where=path,
             hint="State may hold numbers, texts, tensors, lists and dictionaries; change the plug-in.",
             code=ExitCode.TRAINING,
         ) from error
@@ -149,7 +149,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         hint = "A run's own are --checkpoint last and, after a validation, best; another is named by its path."
-        raise data_error("there is no such checkpoint", str(path), hint)
+        raise data_error("there is no such checkpoint", path, hint)
     try:
         # torch does not check the archive's checksums, so it would not notice a flipped bit.
         with zipfile.ZipFile(path) as archive:
@@ -161,7 +161,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if damaged is not None:
         raise _unreadable(path, f"the checksum of {damaged.partition('/')[2]} is another")
     if not isinstance(checkpoint, dict):
-        raise data_error("the file is no checkpoint of a run", str(path))
+        raise data_error("the file is no checkpoint of a run", path)
     return checkpoint
 
 
@@ -169,7 +169,7 @@ def _unreadable(path: Path, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a checkpoint that cannot be read for ``reason``."""
     return data_error(
         f"the checkpoint cannot be read: {reason}",
-        str(path),
+        path,
         "`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
     )
 
@@ -187,7 +187,7 @@ def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
         or not weights
         or not all(isinstance(name, str) and isinstance(weight, Tensor) for name, weight in weights.items())
     ):
-        raise data_error("the file holds no weights: it is no checkpoint of a run", str(path))
+        raise data_error("the file holds no weights: it is no checkpoint of a run", path)
     return dict(weights)
 
 
@@ -226,7 +226,7 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
     except (RuntimeError, TypeError, NotImplementedError) as error:
         raise data_error(
             f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
-            str(path),
+            path,
         ) from error
 
 

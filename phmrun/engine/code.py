@@ -136,7 +136,7 @@ def syntax_tree(path: Path) -> str:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:
-        raise PhmrunError(f"the code cannot be read: {error}", where=str(path)) from error
+        raise PhmrunError(f"the code cannot be read: {error}", where=path) from error
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(tree):
         if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:

@@ -216,7 +216,7 @@ def _load_progress(last: Path, module: TrainingModule, data: DataModule, meter: 
         return False  # weights of an imported or fitted run that was never trained
     if "callbacks" not in checkpoint:
         what = "training cannot go on from this checkpoint: it has weights alone"
-        raise data_error(what, str(last), "Put a whole one in its place, or train anew: phmrun train … --restart.")
+        raise data_error(what, last, "Put a whole one in its place, or train anew: phmrun train … --restart.")
     data.start_step = checkpoint["global_step"]
     meter.load_state_dict(checkpoint["callbacks"][meter.state_key])
     validation.load_state_dict(checkpoint["callbacks"][validation.state_key])

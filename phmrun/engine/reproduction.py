@@ -107,10 +107,10 @@ def reproduce(run: Run, directory: Path, *, plugins: Mapping[Path, str] | None =
     """
     if run.status.state is not State.DONE:
         what = f"the run is {run.status.state}, so there is nothing to reproduce yet"
-        raise PhmrunError(what, where=str(run.path), hint="The command that trained it finishes it.")
+        raise PhmrunError(what, where=run.path, hint="The command that trained it finishes it.")
     if (directory / run.id).resolve() == run.path.resolve():
         what = "the new run would take the place of the old one"
-        raise PhmrunError(what, where=str(directory), hint="Name another folder.")
+        raise PhmrunError(what, where=directory, hint="Name another folder.")
     run.manifest.check_all(without=("checkpoints",))  # before the training, which can take days
     config = with_absolute_paths(_as_before(config_of(run), run.environment()))
     teacher = run.fingerprints().get("teacher")
@@ -207,7 +207,7 @@ def _require_same(run: Run, config: Experiment, others: Mapping[str, str]) -> Ru
     if changed := same_experiment(run, config, marks).names:
         raise data_error(
             f"this is no longer the same experiment: changed are {', '.join(changed)}",
-            str(run.path),
+            run.path,
             "Data and plug-ins (--plugin FILE) must be those that the run was trained with; other defaults or a "
             "new version of a computation take the release that trained it.",
         )

@@ -157,7 +157,7 @@ class TrainedModel:
             again = f"`phmrun runs reproduce {self.run.reference}` trains it again."
             what = f"there is no such checkpoint: {self.run.id} has none ({self.run.status.state})"
             hint = again if self.run.status.state is State.DONE else "The command that trained it continues it."
-            raise data_error(what, str(self.run.checkpoints), hint)
+            raise data_error(what, self.run.checkpoints, hint)
         if checkpoint is not None:
             return {"best": best, "last": last}.get(checkpoint, Path(checkpoint))
         if best.is_file():
@@ -166,7 +166,7 @@ class TrainedModel:
         if next(self.run.history.rows("val/"), None) is not None:
             raise data_error(
                 "the weights of the best validation are missing",
-                str(best),
+                best,
                 "--checkpoint last takes the last ones; training again with --restart makes both.",
             )
         return last
@@ -210,7 +210,7 @@ def _require_same(run: Run, config: Experiment) -> None:
     release = "Use the release that trained it, or train it anew; its scores stay readable."
     for what, changed, hint in (("mathematics than this release has", changes.versions, release), ("code", code, anew)):
         if changed:
-            raise data_error(f"the run was trained with other {what}: {'; '.join(changed)}", str(run.path), hint)
+            raise data_error(f"the run was trained with other {what}: {'; '.join(changed)}", run.path, hint)
 
 
 def open_run(run: Run) -> TrainedModel:
@@ -228,13 +228,13 @@ def open_run(run: Run) -> TrainedModel:
     _require_same(run, config)
     if (run.path / WEIGHTS).is_file():
         again = f"`phmrun runs reproduce {run.reference}` trains it again."
-        raise data_error("the run has no weights: only its result is here", str(run.path), again)
+        raise data_error("the run has no weights: only its result is here", run.path, again)
     task: Task = TASKS.get(config.task)
     if task.runner:
         what = f"a run of the task {task.name!r} has scores, and no network that phmrun can load"
-        raise PhmrunError(what, where=str(run.path), hint=f"`phmrun runs show {run.reference}` shows its record.")
+        raise PhmrunError(what, where=run.path, hint=f"`phmrun runs show {run.reference}` shows its record.")
     if not run.vocabulary.is_dir():
-        raise data_error("the vocabulary is missing, or the run has not been trained yet", str(run.vocabulary))
+        raise data_error("the vocabulary is missing, or the run has not been trained yet", run.vocabulary)
     vocabulary = task.load("vocabulary").load(run.vocabulary)
     module = build_module(config, *vocabulary.sizes)
     if config.adapts:

@@ -48,7 +48,7 @@ class Checkpoint:
         """
         path = self.directory / name
         if not path.is_file():
-            raise data_error(f"the checkpoint has no {name}", str(self.directory))
+            raise data_error(f"the checkpoint has no {name}", self.directory)
         return path.read_bytes()
 
     @property
@@ -72,7 +72,7 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     weights, path = directory / WEIGHTS, directory / "config.json"
     if not weights.is_file():
         what = f"there is no {WEIGHTS} here; other files of weights are not opened: a pickle can execute code"
-        raise data_error(what, str(directory), f"Write it from a checkpoint that you trust: {SAFELY}")
+        raise data_error(what, directory, f"Write it from a checkpoint that you trust: {SAFELY}")
     try:
         config = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
@@ -91,4 +91,4 @@ def read_checkpoint(directory: Path) -> Checkpoint:
 
 def _damaged(path: Path, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a damaged file of the checkpoint."""
-    return data_error(f"the checkpoint is damaged: {reason}", str(path))
+    return data_error(f"the checkpoint is damaged: {reason}", path)

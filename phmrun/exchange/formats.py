@@ -152,7 +152,7 @@ def _folder(trained: TrainedModel, out: Path | None, name: str) -> Path:
         PhmrunError: (exit 2) Files in ``out`` would be lost.
     """
     if out and out.exists() and any(out.iterdir() if out.is_dir() else [out]):
-        raise PhmrunError("other files would be overwritten", where=str(out), hint="Give an empty folder with --out.")
+        raise PhmrunError("other files would be overwritten", where=out, hint="Give an empty folder with --out.")
     return out or trained.run.access.folder("exports") / name
 
 
@@ -224,7 +224,7 @@ def _export_file(
     write = _write_onnx if form.name == "onnx" else _write_safetensors
     if path.is_dir():
         hint = f"Name a file: --out {path / f'model.{form.name}'}"
-        raise PhmrunError(f"{form.name} is a file, and a folder has this name", where=str(path), hint=hint)
+        raise PhmrunError(f"{form.name} is a file, and a folder has this name", where=path, hint=hint)
     with replacing(path) as temporary:
         run = write(program, temporary, {**facts, **program.facts}, form, moments)
         difference = largest_difference(program, run)

@@ -70,7 +70,7 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     held = sum(tensor.numel() for tensor in checkpoint.tensors.values())
     if counts["total"] > 2 * held:  # checked before building, which might exhaust the memory
         what = f"config.json describes {counts['total']:,} parameters, not the {held:,} that {WEIGHTS} holds"
-        raise data_error(what, str(directory))
+        raise data_error(what, directory)
     module = build_module(config, *imported.vocabularies.sizes)
     load_weights(checkpoint, imported, cast(Transformer, module.network))
     marks = {"imported": checkpoint.sha256}

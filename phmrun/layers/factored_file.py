@@ -118,13 +118,11 @@ def _of_file(path: Path) -> Iterator[None]:
     try:
         yield
     except PhmrunError as error:
-        raise PhmrunError(
-            error.what, where=str(path), valid=error.valid, hint=error.hint, code=ExitCode.DATA
-        ) from error
+        raise PhmrunError(error.what, where=path, valid=error.valid, hint=error.hint, code=ExitCode.DATA) from error
     except (SafetensorError, OSError, RuntimeError, KeyError) as error:
         lost = isinstance(error, FileNotFoundError)
         what = "there is no such file" if lost else f"the file is damaged or does not fit: {error}"
-        raise data_error(what, str(path)) from error
+        raise data_error(what, path) from error
 
 
 def save(

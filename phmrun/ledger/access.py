@@ -73,11 +73,11 @@ class Contents:
             except (OSError, ValueError) as error:
                 unread = f"the file cannot be read: {reason_of(error)}"
                 what = unread if isinstance(error, OSError) else f"this is not JSON: {error}"
-                raise data_error(what, str(path)) from error
+                raise data_error(what, path) from error
             if not isinstance(content, dict):
-                raise data_error("this is not a JSON object", str(path))
+                raise data_error("this is not a JSON object", path)
             if not is_valid(content):
-                raise data_error(f"this is no {path.name} of a run", str(path))
+                raise data_error(f"this is no {path.name} of a run", path)
             return content
 
         return self.of(name, read, {})
@@ -94,9 +94,9 @@ class Contents:
             self.manifest.check(path, content)
             return Status.from_json(parse_json(content))
         except FileNotFoundError as error:
-            raise data_error(f"{STATUS} is missing", str(self.path), _ANEW) from error
+            raise data_error(f"{STATUS} is missing", self.path, _ANEW) from error
         except (OSError, ValueError, TypeError) as error:
-            raise data_error(f"this is not a status: {reason_of(error)}", str(path), _ANEW) from error
+            raise data_error(f"this is not a status: {reason_of(error)}", path, _ANEW) from error
 
     @property
     def error(self) -> Exception | None:
@@ -188,7 +188,7 @@ class Access:
             PhmrunError: (exit 2) The directory is not a run, or a living process holds it.
         """
         if not is_run(self.path):
-            raise PhmrunError("this directory is not a run and is left alone", where=str(self.path))
+            raise PhmrunError("this directory is not a run and is left alone", where=self.path)
         if self.path.is_symlink():  # its target is elsewhere on purpose
             with disk_errors():
                 self.path.unlink()

@@ -31,7 +31,7 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
         PhmrunError: (exit 3) The id is not a valid name, or leads out of ``runs_dir``.
     """
     if not is_name(run_id):
-        raise data_error(f"{run_id!r:.80} is not a valid run id", str(runs_dir))
+        raise data_error(f"{run_id!r:.80} is not a valid run id", runs_dir)
     return runs_dir / run_id
 
 
@@ -91,7 +91,7 @@ def check_links(path: Path) -> None:
     for entry in path.iterdir() if place.is_dir() else ():
         if entry.is_symlink() and not entry.resolve().is_relative_to(place):
             what, hint = "this symbolic link leads out of the run", "Put the files themselves there."
-            raise data_error(what, str(entry), hint)
+            raise data_error(what, entry, hint)
 
 
 def latest(paths: Sequence[Path]) -> Path:

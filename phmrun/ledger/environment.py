@@ -173,7 +173,7 @@ class Source:
                 digest = hashlib.file_digest(decompressed(plain), "sha256")  # type: ignore[arg-type]
         except (OSError, EOFError, zlib.error) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise data_error(f"the file cannot be read: {reason}", str(path)) from error
+            raise data_error(f"the file cannot be read: {reason}", path) from error
         return cls(str(path.absolute()), digest.hexdigest(), path.stat().st_size)
 
 

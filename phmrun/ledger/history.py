@@ -156,7 +156,7 @@ class History:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise data_error(f"the history cannot be read: {error.strerror}", str(self.path)) from error
+            raise data_error(f"the history cannot be read: {error.strerror}", self.path) from error
         for number, line in enumerate(lines, start=1):
             if (row := _row_of(line)) is not None:
                 yield line + b"\n", row

@@ -163,7 +163,7 @@ class Lock:
             by = f"taken over by process {holder.pid} on {holder.host}" if holder else "moved or removed"
             what = f"{self.purpose} was {by}: this process writes nothing more"
             hint = "Move the directory back if it was moved, and give the same command again; it continues."
-            raise PhmrunError(what, where=str(self.path.parent), hint=hint)
+            raise PhmrunError(what, where=self.path.parent, hint=hint)
 
     def __enter__(self) -> Self:
         self.acquire()

@@ -72,7 +72,7 @@ def record_of(run: Run, *, items: Mapping[str, Any], weights: Mapping[str, str])
     """
     status = run.status
     if status.state is not State.DONE and not status.diverged:
-        raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=str(run.path))
+        raise PhmrunError(f"the run is {status.state}, so there is no result yet", where=run.path)
     segments = [_without(entry, "command", "host") for entry in run.environment()]
     # A run that was archived without weights has none of its checkpoints.
     run.manifest.check_all(without=() if any(run.checkpoints.glob("*.ckpt")) else ("checkpoints",))
@@ -127,7 +127,7 @@ def record_paths(folder: Path) -> list[Path]:
     if not paths:
         raise data_error(
             "there are no results below it" if folder.is_dir() else "there is no such folder",
-            str(folder),
+            folder,
             "`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
         )
     return paths
@@ -155,7 +155,7 @@ def restore(paths: Sequence[Path], runs_dir: Path) -> list[Run]:
     missing = {run: _texts(contents) for run, contents in named.items() if not run.status_path.exists()}
     for run in missing:
         if run.checkpoints.exists():
-            raise data_error(f"there are weights here, but no {STATUS}", str(run.path))
+            raise data_error(f"there are weights here, but no {STATUS}", run.path)
     for run, texts in missing.items():  # an existing directory is replaced: its process died before it wrote a status
         with replacing_directory(run.path) as folder:
             for name, text in texts.items():
@@ -225,17 +225,17 @@ def _read_record(path: Path) -> tuple[str, dict[str, Any]]:
             if not end or hashlib.sha256(content[: end.start()]).hexdigest().encode() != end[1]:
                 raise ValueError("checksum mismatch")
     except (OSError, ValueError) as error:
-        raise data_error(f"this is not a result of a run: {error}", str(path)) from error
+        raise data_error(f"this is not a result of a run: {error}", path) from error
     expected = {"run", "config", "status", "metrics", "parameters", "data", "environment", "history"}
     if not isinstance(record, dict) or record.get("format") != FORMAT or expected - record.keys():
-        raise data_error(f"this is no result of a run: its format is not {FORMAT}", str(path))
+        raise data_error(f"this is no result of a run: its format is not {FORMAT}", path)
     name = record["run"]
     if not isinstance(name, str) or not RUN_ID.fullmatch(name) or path.name != f"{name}.json":
-        raise data_error("a result is named for its run: RUN_ID.json", str(path))
+        raise data_error("a result is named for its run: RUN_ID.json", path)
     try:
         return name, _contents(record)
     except (ArithmeticError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise data_error(f"the result is damaged: {error!r}", str(path)) from error
+        raise data_error(f"the result is damaged: {error!r}", path) from error
 
 
 def _contents(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -249,7 +249,7 @@ class Run:
         try:
             return DataRecord.from_json(content) if content else None
         except ValueError as error:
-            raise data_error(str(error), str(self.path / DATA)) from error
+            raise data_error(str(error), self.path / DATA) from error
 
     def identity(self) -> dict[str, Any] | None:
         """Return the identity on record (:mod:`phmrun.config.identity`); ``None`` before the run has begun."""

@@ -70,8 +70,7 @@ def weight_file(folder: Path) -> Path:
         with intact("the index of the weights is", index):
             parts = {str(part) for part in json.loads(read_text(index))["weight_map"].values()}
         if odd := [part for part in parts if not (is_name(part) and part.endswith(".safetensors"))]:
-            what = f"the part {odd[0]!r} is no safetensors file of this folder; others are not read"
-            raise data_error(what, str(index))
+            raise data_error(f"the part {odd[0]!r} is no safetensors file of this folder; others are not read", index)
         return index
     files = sorted(folder.glob("*.gguf"))
     if len(files) == 1:
@@ -80,7 +79,7 @@ def weight_file(folder: Path) -> Path:
     hint = "Download the whole folder, or write it anew with model.save_pretrained(folder)."
     if not folder.is_dir():
         what, hint = "there is no such folder", "Models are not downloaded: name the folder of one, not a file of it."
-    raise data_error(what, str(folder), hint)
+    raise data_error(what, folder, hint)
 
 
 def set_dropout(settings: Any, share: float) -> None:
@@ -107,7 +106,7 @@ def read_settings(folder: Path, dropout: float | None = None) -> Any:
             with intact("the model's settings are", folder / "config.json"):
                 content = json.loads(read_text(folder / "config.json"))
             if "auto_map" in content and content.get("model_type") not in package.CONFIG_MAPPING:
-                raise data_error("the model needs code of its own folder, which is never run", str(folder))
+                raise data_error("the model needs code of its own folder, which is never run", folder)
         settings = package.AutoConfig.from_pretrained(folder, trust_remote_code=False, **kind)
     if dropout is not None:
         set_dropout(settings, dropout)
@@ -128,8 +127,7 @@ def _readable(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:
         message = str(error).strip().split("\n")[0]
-        what = f"transformers cannot read the folder: {message or type(error).__name__}"
-        raise data_error(what, str(folder)) from error
+        raise data_error(f"transformers cannot read the folder: {message or type(error).__name__}", folder) from error
 
 
 def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> nn.Module:
@@ -159,12 +157,12 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         )
     absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
     if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
-        raise data_error(f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}", str(folder))
+        raise data_error(f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}", folder)
     if broken := next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None):
-        raise data_error(f"the weight {broken} has values that are not finite", str(folder))
+        raise data_error(f"the weight {broken} has values that are not finite", folder)
     if head == "CausalLM" and _reads_ahead(model.eval()):
         hint = 'Use the task nli or sva, or "is_decoder": true in its config.json.'
-        raise data_error("the network reads the tokens that it should predict", str(folder), hint)
+        raise data_error("the network reads the tokens that it should predict", folder, hint)
     labels = list(settings.id2label.values())
     former = settings if head == "CausalLM" else read_settings(folder)
     order = [] if head == "CausalLM" else class_order(former, labels)
@@ -224,7 +222,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
         roles = _roles_of(folder, tokenizer)
     elif (weights := weight_file(folder)).suffix != ".gguf":
         hint = "With the model's name: transformers.AutoTokenizer.from_pretrained(name).save_pretrained(folder)."
-        raise data_error("there is no tokenizer.json", str(folder), hint)
+        raise data_error("there is no tokenizer.json", folder, hint)
     else:
         with _readable(folder):
             read = transformers().AutoTokenizer.from_pretrained(folder, gguf_file=weights.name, trust_remote_code=False)
@@ -233,7 +231,7 @@ def folder_tokenizer(folder: Path, size: int) -> TokenizerVocabulary:
     entries = tokenizer.get_vocab_size(with_added_tokens=True)
     if entries > size:
         what = f"the tokenizer has {entries:,} tokens, the model's embedding {size:,} rows"
-        raise data_error(what, str(folder), "Take both from one model.")
+        raise data_error(what, folder, "Take both from one model.")
     return TokenizerVocabulary(tokenizer, size=size, roles=roles)
 
 

@@ -157,7 +157,7 @@ class RecordedData:
             names = ", ".join(run.id for run in runs.values())
             raise PhmrunError(
                 f"runs with these data settings were trained on different files: {names}",
-                where=str(self._runs_dir),
+                where=self._runs_dir,
                 hint="The sweep's data are not on this machine to tell which are meant. Name the runs instead.",
             )
 

@@ -125,7 +125,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
     except csv.Error as error:
         raise data_error(f"not a table: {error}", f"{path}:{rows.line_num + 1}") from error
     if not rows.line_num:
-        raise data_error("the table has no rows", str(path))
+        raise data_error("the table has no rows", path)
 
 
 def _item(prefix: str, label: str, attractors: int | None, homogeneous: bool | None, where: str) -> Item:

@@ -43,7 +43,7 @@ def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple
     for number, line in enumerate(decoded(raw_lines(path, longest=longest), path), 1):
         yield number, line
     if number == 0:
-        raise data_error("the file is empty", str(path))
+        raise data_error("the file is empty", path)
 
 
 def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) -> Iterator[str]:
@@ -63,7 +63,7 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
         where, skipped = f"{source}:{number}", 0
         if number == 1:
             if line.startswith(COMPRESSED):
-                raise data_error("the text is compressed", str(source), "Decompress it; files may be plain or .gz.")
+                raise data_error("the text is compressed", source, "Decompress it; files may be plain or .gz.")
             skipped = len(BYTE_ORDER_MARK) if line.startswith(BYTE_ORDER_MARK) and not exact else 0
         body = line if exact else line.removesuffix(b"\n").removesuffix(b"\r")
         try:
@@ -100,13 +100,13 @@ def raw_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[bytes]:
                     raise data_error(what, f"{path}:{number}", "There must be one sentence a line.")
                 yield raw
     except FileNotFoundError as error:
-        raise data_error("the file does not exist", str(path)) from error
+        raise data_error("the file does not exist", path) from error
     # Before OSError, of which BadGzipFile is a kind.
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         hint = "Copy or fetch the file again."
         raise data_error(f"the gzip data are damaged ({error})", f"{path}:{number + 1}", hint) from error
     except OSError as error:
-        raise data_error(f"the file cannot be read: {error.strerror or error}", str(path)) from error
+        raise data_error(f"the file cannot be read: {error.strerror or error}", path) from error
 
 
 def read_parallel(source: Path, target: Path, *, empty: bool = False) -> Iterator[tuple[str, str]]:
@@ -130,7 +130,7 @@ def read_parallel(source: Path, target: Path, *, empty: bool = False) -> Iterato
             rest = 1 + sum(1 for _ in pairs)
             shorter, longer = (source, target) if left is None else (target, source)
             what = f"the two files are not aligned: {shorter} ends at line {number - 1:,}, {longer} has {rest:,} more"
-            raise data_error(what, str(longer), "Line k of one file must be the translation of line k of the other.")
+            raise data_error(what, longer, "Line k of one file must be the translation of line k of the other.")
         if not (empty or (left.strip() and right.strip())):
             faults.append((target if left.strip() else source, number))
         # After a first fault the rest is still read: to count faults, and since unequal lengths would explain them.

@@ -82,7 +82,7 @@ def read_pairs(path: Path, format: str, names: Mapping[str, str | None] | None =
         yield Pair(premise, hypothesis, str(name)) if is_kept else None
         is_empty = is_empty and not is_kept
     if is_empty:
-        raise data_error("there is no labelled pair in the file", str(path))
+        raise data_error("there is no labelled pair in the file", path)
 
 
 def _class_of(label: Any, names: Mapping[str, str | None], format: str, where: str) -> str | None:

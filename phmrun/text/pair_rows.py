@@ -54,7 +54,7 @@ def read_rows(path: Path, format: str) -> Iterator[Row]:
     layout = LAYOUTS[format]
     first = next((line for _, line in numbered_lines(path, longest=WHOLE_FILE) if line.strip()), None)
     if first is None:
-        raise data_error("the file has only empty lines", str(path))
+        raise data_error("the file has only empty lines", path)
     if first.lstrip().startswith("[") and "\t" not in first:
         yield from _array_rows(path, layout)
     elif is_json_object(first):

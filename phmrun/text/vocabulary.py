@@ -132,12 +132,12 @@ class Vocabulary(ABC):
         with intact("the vocabulary's model file is", path):
             content = read_regular(path)
         if hashlib.sha256(content).hexdigest() != description["sha256"]:
-            raise data_error("the vocabulary's model file is not the one saved", str(path))
+            raise data_error("the vocabulary's model file is not the one saved", path)
         with intact("the vocabulary's model file is", path):
             loaded = cls.of(content, description)
         if loaded.entries != description["entries"]:
             what = f"the vocabulary has {loaded.entries:,} entries instead of the {description['entries']} that it says"
-            raise data_error(what, str(directory))
+            raise data_error(what, directory)
         return loaded
 
 
@@ -161,7 +161,7 @@ def read_description(directory: Path, kinds: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"sizes {sizes}")
     if form != FORMAT or kind not in kinds:
         what = f"this version reads vocabularies of format {FORMAT} and kind {', '.join(kinds)}, not {form!r}, {kind!r}"
-        raise data_error(what, str(path))
+        raise data_error(what, path)
     return description
 
 

@@ -129,7 +129,7 @@ class LanguageModelPredictor(
         coded = [np.array(line, dtype=np.int32) for line in self.vocabulary.stream(tally)]
         tokens = np.concatenate([np.zeros(0, np.int64), *coded])
         if not len(tokens):
-            raise data_error("there is no token to score", str(data.files[split]))
+            raise data_error("there is no token to score", data.files[split])
         began = time.perf_counter()
         nats = self.surprisal(tokens)
         seconds = time.perf_counter() - began

@@ -144,4 +144,4 @@ def _failed(log: Path, code: int) -> PhmrunError:
     lines = last_lines(log)
     what = ": ".join([f"the script {how}", *(line[:200] for line in lines[-1:])])
     hint = "\n".join(["Its last lines:", *lines]) if lines else "It has written no output."
-    return PhmrunError(what, where=str(log), hint=hint, code=ExitCode.TRAINING)
+    return PhmrunError(what, where=log, hint=hint, code=ExitCode.TRAINING)

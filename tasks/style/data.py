@@ -47,7 +47,7 @@ def build_data(config: StyleExperiment, cache: Path) -> ParallelData:
         train = partial(read_parallel, *data.files["train"])
         if all(source == target for source, target in train()):
             hint = "Name files of two styles: `phmrun schema style --files` prints samples."
-            raise data_error("each training sentence equals its target", str(data.files["train"][1]), hint)
+            raise data_error("each training sentence equals its target", data.files["train"][1], hint)
         data.measures = dict(measures(train))
     if config.data.copies and "train" in data.files:
         data.files["train"] = with_copies(data.files["train"], config.data.copies, cache)

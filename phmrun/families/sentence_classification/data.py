@@ -164,7 +164,7 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
             what = f"the vectors have {stored.width} numbers, but the words of the network {self.vector_width}"
             hint = f"Add --embedding projective --set embedding.width={stored.width}: a linear map then brings them "
             hint += "to the network's width."
-            raise data_error(what, str(self.vectors), hint)
+            raise data_error(what, self.vectors, hint)
         vectors = stored.find(self.vocabulary.words.tokens[len(SPECIALS) :])
         return Found(vectors.places + len(SPECIALS), vectors.vectors)
 

@@ -113,7 +113,7 @@ def _convert(path: Path, directory: Path) -> dict[str, int]:
             if count % STEP == 0:
                 advance(STEP)
     if not count:
-        raise data_error("there is no vector in the file", str(path))
+        raise data_error("there is no vector in the file", path)
     return {"words": count, "width": width}
 
 

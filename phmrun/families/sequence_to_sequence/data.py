@@ -285,7 +285,7 @@ def own_files(data: ParallelDataConfig) -> Files:
         if split == "dev" and data.hold_out:
             continue
         if len(sides) == 1:
-            raise data_error(f"the {split} set has one side only", str(sides[0]))
+            raise data_error(f"the {split} set has one side only", sides[0])
         if sides:
             files[split] = (sides[0], sides[1])
     return files
