@@ -44,10 +44,8 @@ def options_of(name: str, *, table: bool = False) -> type[Section]:
             return section_of(_constructor(announced.point.value), freezes=True)
         return section_of(STRUCTURES.get(name).__init__, freezes=True)
     if name in EMBEDDINGS:
-        raise PhmrunError(
-            f"{name!r} makes the vectors of an embedding, not a weight matrix",
-            hint=f"use --embedding {name}",
-        )
+        what = f"{name!r} makes the vectors of an embedding, not a weight matrix"
+        raise PhmrunError(what, hint=f"use --embedding {name}")
     if table:
         raise unknown("embedding", name, [*STRUCTURES.names(), *EMBEDDINGS.names()])
     raise unknown("layer", name, STRUCTURES.names())

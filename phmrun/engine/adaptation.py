@@ -62,11 +62,9 @@ def check_adaptation(config: Experiment) -> None:
             what = f"beside updates of a folder (added), its matrices stay: {parts[other]!r} would not be trained"
             raise PhmrunError(what, where=f"{other}.structure", valid=("dense", "added"))
     elif frozen and not config.adapts:
-        raise PhmrunError(
-            f"the layer {frozen[0].structure!r} with base=frozen updates the weights of a run, and none is named",
-            where="layer.base",
-            hint="Name it with --extend RUN, or draw the weights: --set layer.base=random.",
-        )
+        what = f"the layer {frozen[0].structure!r} with base=frozen updates the weights of a run, and none is named"
+        hint = "Name it with --extend RUN, or draw the weights: --set layer.base=random."
+        raise PhmrunError(what, where="layer.base", hint=hint)
 
 
 def with_base(config: Experiment, parent: Run | None) -> tuple[Experiment, Run | None]:
@@ -144,11 +142,8 @@ def adapt(module: TrainingModule, run: Run, base: Run, theirs: TrainingModule, w
     path = run.path / BASE
     recorded = parse_json(read_regular(path)) if path.is_file() else None
     if recorded is not None and recorded != facts:
-        raise data_error(
-            "the run whose weights are updated has other weights than at the beginning",
-            base.path,
-            "Put its old checkpoints back, or train anew: phmrun train … --restart.",
-        )
+        what = "the run whose weights are updated has other weights than at the beginning"
+        raise data_error(what, base.path, "Put its old checkpoints back, or train anew: phmrun train … --restart.")
     if missing := _take_over(module, theirs):
         what = f"the base run has no weights of this shape for {', '.join(missing[:3])}"
         hint = f"Change only layers to added, and keep the model's sizes; in a sweep: config: [{base.config_path}]."

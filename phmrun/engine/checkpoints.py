@@ -52,12 +52,9 @@ def write_checkpoint(path: Path, content: dict[str, Any], before_renaming: Calla
             if not all(isinstance(weight, Tensor) for weight in content.get("state_dict", {}).values()):
                 raise TypeError("torch's get_extra_state gave a value that is no tensor")
     except (pickle.PickleError, AttributeError, TypeError) as error:
-        raise PhmrunError(
-            f"training could not go on from this checkpoint: {next(_odd_values(content), error)}",
-            where=path,
-            hint="State may hold numbers, texts, tensors, lists and dictionaries; change the plug-in.",
-            code=ExitCode.TRAINING,
-        ) from error
+        what = f"training could not go on from this checkpoint: {next(_odd_values(content), error)}"
+        hint = "State may hold numbers, texts, tensors, lists and dictionaries; change the plug-in."
+        raise PhmrunError(what, where=path, hint=hint, code=ExitCode.TRAINING) from error
 
 
 def _odd_values(content: Any, place: str = "") -> Iterator[str]:
@@ -86,12 +83,11 @@ def diverged(what: str, step: int) -> PhmrunError:
 
     Its message is ``what`` with the optimizer step.
     """
-    return PhmrunError(
-        f"{what} at optimizer step {step}",
-        hint="Lower the learning rate or lengthen its warm-up, clip the gradient "
-        "(--set training.clip=1.0), or train in full precision (--precision 32).",
-        code=ExitCode.TRAINING,
+    hint = (
+        "Lower the learning rate or lengthen its warm-up, clip the gradient "
+        "(--set training.clip=1.0), or train in full precision (--precision 32)."
     )
+    return PhmrunError(f"{what} at optimizer step {step}", hint=hint, code=ExitCode.TRAINING)
 
 
 def save_start(directory: Path, module: nn.Module) -> None:
@@ -167,11 +163,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def _unreadable(path: Path, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a checkpoint that cannot be read for ``reason``."""
-    return data_error(
-        f"the checkpoint cannot be read: {reason}",
-        path,
-        "`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files.",
-    )
+    hint = "`phmrun train … --restart` trains anew; for what is trained, --checkpoint names another of the files."
+    return data_error(f"the checkpoint cannot be read: {reason}", path, hint)
 
 
 def weights_of(checkpoint: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
@@ -224,10 +217,8 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -
     try:
         module.load_state_dict(weights)
     except (RuntimeError, TypeError, NotImplementedError) as error:
-        raise data_error(
-            f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}",
-            path,
-        ) from error
+        what = f"the checkpoint holds another network than this run's config: {str(error).splitlines()[-1].strip()}"
+        raise data_error(what, path) from error
 
 
 def averaged_weights(paths: Sequence[Path]) -> dict[str, Tensor]:

@@ -176,11 +176,9 @@ def _scored(
         return data, split, name, mark
     recorded = record.splits.get(split) if record else None
     if recorded is not None and recorded.sha256 != present.sha256:
-        raise data_error(
-            f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})",
-            ", ".join(file.path for file in present.files),
-            f"Put the old file back, or score this one under a name of its own: {command}",
-        )
+        what = f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})"
+        hint = f"Put the old file back, or score this one under a name of its own: {command}"
+        raise data_error(what, ", ".join(file.path for file in present.files), hint)
     return data, split, split, mark
 
 

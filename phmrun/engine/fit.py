@@ -330,11 +330,9 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
         message = str(error)
         lacks = "can't allocate memory" in message or "not enough memory" in message
         if lacks or isinstance(error, MemoryError | torch.OutOfMemoryError):
-            raise PhmrunError(
-                f"out of memory: {message.splitlines()[0] if message else type(error).__name__}",
-                hint="Halve --batch-size and double --set training.accumulate=N: the optimizer steps stay the same.",
-                code=ExitCode.TRAINING,
-            ) from error
+            what = f"out of memory: {message.splitlines()[0] if message else type(error).__name__}"
+            hint = "Halve --batch-size and double --set training.accumulate=N: the optimizer steps stay the same."
+            raise PhmrunError(what, hint=hint, code=ExitCode.TRAINING) from error
         await_the_watch(error)
         raise
     finally:

@@ -137,11 +137,9 @@ def build_optimizer(
     try:
         optimizer = load(kind.optimizer) if isinstance(kind.optimizer, str) else kind.optimizer
     except ModuleNotFoundError as error:
-        raise PhmrunError(
-            f"the optimizer {name!r} needs the package {str(error.name).replace('_', '-')}",
-            where="training.optimizer.name",
-            hint="Install it with: pip install 'phmrun[optimizers]'",
-        ) from error
+        what = f"the optimizer {name!r} needs the package {str(error.name).replace('_', '-')}"
+        where = "training.optimizer.name"
+        raise PhmrunError(what, where=where, hint="Install it with: pip install 'phmrun[optimizers]'") from error
     supported = inspect.signature(optimizer).parameters
     settings: dict[str, Any] = {"betas": betas, "eps": eps, "weight_decay": weight_decay, "fused": fused}
     settings |= {"clip_update": clip_update, "weight_decouple": False}  # Lamb as published

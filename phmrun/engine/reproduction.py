@@ -205,12 +205,11 @@ def _require_same(run: Run, config: Experiment, others: Mapping[str, str]) -> Ru
     if parent is not None:
         marks[EXTENDS] = parent.id
     if changed := same_experiment(run, config, marks).names:
-        raise data_error(
-            f"this is no longer the same experiment: changed are {', '.join(changed)}",
-            run.path,
+        hint = (
             "Data and plug-ins (--plugin FILE) must be those that the run was trained with; other defaults or a "
-            "new version of a computation take the release that trained it.",
+            "new version of a computation take the release that trained it."
         )
+        raise data_error(f"this is no longer the same experiment: changed are {', '.join(changed)}", run.path, hint)
     return parent
 
 

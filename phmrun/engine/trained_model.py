@@ -164,11 +164,8 @@ class TrainedModel:
             return best
         # A validation always saves a best checkpoint.
         if next(self.run.history.rows("val/"), None) is not None:
-            raise data_error(
-                "the weights of the best validation are missing",
-                best,
-                "--checkpoint last takes the last ones; training again with --restart makes both.",
-            )
+            hint = "--checkpoint last takes the last ones; training again with --restart makes both."
+            raise data_error("the weights of the best validation are missing", best, hint)
         return last
 
 
@@ -188,11 +185,8 @@ def config_of(run: Run) -> Experiment:
         plugins = sorted((run.path / "plugins").glob("*.py"))
         if not plugins:
             raise
-        raise PhmrunError(
-            f"the run uses a plug-in: {error.what}",
-            where=error.where,
-            hint=f"Read {plugins[0]}, and if you trust it, add --plugin {plugins[0]}.",
-        ) from error
+        hint = f"Read {plugins[0]}, and if you trust it, add --plugin {plugins[0]}."
+        raise PhmrunError(f"the run uses a plug-in: {error.what}", where=error.where, hint=hint) from error
 
 
 def _require_same(run: Run, config: Experiment) -> None:
@@ -381,8 +375,5 @@ def check_extension(parent: Run, config: Experiment) -> None:
     """
     done, asked = parent.status.step, config.training.max_steps
     if asked is not None and asked <= done:
-        raise PhmrunError(
-            f"the run {parent.id} has {done:,} optimizer steps already, and --max-steps is {asked:,}",
-            where="--extend",
-            hint=f"Give --max-steps more than {done:,}.",
-        )
+        what = f"the run {parent.id} has {done:,} optimizer steps already, and --max-steps is {asked:,}"
+        raise PhmrunError(what, where="--extend", hint=f"Give --max-steps more than {done:,}.")

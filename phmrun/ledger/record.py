@@ -125,11 +125,8 @@ def record_paths(folder: Path) -> list[Path]:
     """
     paths = sorted(folder.glob("*/*.json")) or sorted(folder.glob("*.json"))
     if not paths:
-        raise data_error(
-            "there are no results below it" if folder.is_dir() else "there is no such folder",
-            folder,
-            "`phmrun results add FILE|RUN… --to DIR/NAME` writes results.",
-        )
+        what = "there are no results below it" if folder.is_dir() else "there is no such folder"
+        raise data_error(what, folder, "`phmrun results add FILE|RUN… --to DIR/NAME` writes results.")
     return paths
 
 

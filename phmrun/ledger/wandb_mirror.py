@@ -221,10 +221,8 @@ def _init(run: Run, mode: Mode, config: Mapping[str, Any], whole: bool) -> Any:
     except Exception as error:
         _stop_service(1)
         later = "WANDB_MODE=offline" if whole else "--wandb offline and upload later by `phmrun sync`"
-        raise PhmrunError(
-            f"W&B cannot be used {mode}: {' '.join(str(error).split())[:300]}",
-            hint=f"Run `wandb login` or set WANDB_API_KEY, or use {later}.",
-        ) from error
+        what = f"W&B cannot be used {mode}: {' '.join(str(error).split())[:300]}"
+        raise PhmrunError(what, hint=f"Run `wandb login` or set WANDB_API_KEY, or use {later}.") from error
     return segment
 
 

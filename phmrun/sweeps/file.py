@@ -206,11 +206,9 @@ def load_sweep(name: str) -> Sweep:
     if file.measure and task and task in TASKS and task != "script":
         _check_measure(file.measure, task, source)
     if table and table.task is None:
-        raise PhmrunError(
-            "this table has no task: it says how its networks are counted, not how they are trained",
-            where=file.table,
-            hint=f"`phmrun count-params --paper {table.paper}` sets its counts beside ours.",
-        )
+        what = "this table has no task: it says how its networks are counted, not how they are trained"
+        hint = f"`phmrun count-params --paper {table.paper}` sets its counts beside ours."
+        raise PhmrunError(what, where=file.table, hint=hint)
     for key, there in {"row": [row.name for row in table.rows], "column": [*table.columns]}.items() if table else ():
         for name_in_table in file.grid.get(key, ()):
             if name_in_table not in there:

@@ -127,11 +127,8 @@ def _check_seed_placeholder(cell: Cell, seeds: Sequence[int]) -> None:
     """
     command = getattr(cell.config, "command", None)
     if command and len(seeds) > 1 and not re.search(r"\{seed[|}]", command):
-        raise PhmrunError(
-            f"{len(seeds)} seeds would run the same command: it has no placeholder {{seed}}",
-            where=cell.origin.get("command"),
-            hint="Add --seed {seed}, or take seeds: 1.",
-        )
+        what = f"{len(seeds)} seeds would run the same command: it has no placeholder {{seed}}"
+        raise PhmrunError(what, where=cell.origin.get("command"), hint="Add --seed {seed}, or take seeds: 1.")
 
 
 def varied(cell: Cell, values: Mapping[str, Any], inspect: Inspect, options_of: OptionsOf) -> Cell:

@@ -155,11 +155,9 @@ class RecordedData:
         runs = self._runs(config)
         if len(runs) > 1:
             names = ", ".join(run.id for run in runs.values())
-            raise PhmrunError(
-                f"runs with these data settings were trained on different files: {names}",
-                where=self._runs_dir,
-                hint="The sweep's data are not on this machine to tell which are meant. Name the runs instead.",
-            )
+            what = f"runs with these data settings were trained on different files: {names}"
+            hint = "The sweep's data are not on this machine to tell which are meant. Name the runs instead."
+            raise PhmrunError(what, where=self._runs_dir, hint=hint)
 
     def unchanged(self, config: Experiment) -> Mapping[str, str] | None:
         """Return the checksums on record if they are unambiguous, and the files that exist here still have them."""

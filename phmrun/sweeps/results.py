@@ -86,10 +86,8 @@ def view(names: Sequence[str], runs_dir: Path, asked: Asked | None = None) -> Vi
         raise PhmrunError("only cells of a sweep are chosen by these", where="--only, --seeds", hint=hint)
     runs = [Run.find(runs_dir, name, lenient=True) for name in names] if names else done(list_runs(runs_dir))
     if not runs:
-        raise PhmrunError(
-            f"no run in {runs_dir} is done",
-            hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.",
-        )
+        what = f"no run in {runs_dir} is done"
+        raise PhmrunError(what, hint="`phmrun train TASK` makes one; --runs-dir names another directory of runs.")
     results = Results.load(runs)
     return View(results, results.pivot(asked.rows, asked.columns, asked.scores))
 

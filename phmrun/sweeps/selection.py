@@ -51,9 +51,8 @@ def read_selection(texts: Iterable[str]) -> dict[str, list[Any]]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise PhmrunError(
-                f"{text!r} is not of the form key=value", where="--only", hint="As in --only layer=phm --only seed=1."
-            )
+            what = f"{text!r} is not of the form key=value"
+            raise PhmrunError(what, where="--only", hint="As in --only layer=phm --only seed=1.")
         # A text that YAML reads as a number may be a name, too: 1e3.
         wanted.setdefault(key.strip(), []).extend([value, parse_yaml(value, f"--only {text}")])
     return wanted

@@ -75,9 +75,8 @@ def decoded(raw: Iterable[bytes], source: Path | str, *, exact: bool = False) ->
             name = shlex.quote(str(source)) if isinstance(source, Path) else "FILE"
             raise data_error(what, where, f"Convert it, for instance: iconv -f {charset} -t UTF-8 {name}") from error
         if "\0" in text:
-            raise data_error(
-                "the line holds a NUL character", where, "Is the file UTF-16, or binary? It must be UTF-8."
-            )
+            what = "the line holds a NUL character"
+            raise data_error(what, where, "Is the file UTF-16, or binary? It must be UTF-8.")
         yield text
 
 

@@ -220,12 +220,11 @@ def corpus(data: ParallelDataConfig, cache: Path, builtin: Builtin) -> ParallelC
         PhmrunError: The run has no data, or they are not on this machine (exit 3); a language is missing (exit 2).
     """
     if data.name == NO_DATA:
-        raise data_error(
-            "the run has no data: its checkpoint was imported without any",
-            "data.name",
+        hint = (
             "Import it again, or train it further, with --prefix corpus/ (corpus/train.en, corpus/train.de …), or "
-            "with --data NAME (`phmrun data list`).",
+            "with --data NAME (`phmrun data list`)."
         )
+        raise data_error("the run has no data: its checkpoint was imported without any", "data.name", hint)
     if data.name == "builtin":
         return builtin(data, cache)
     if data.name == "files":
@@ -277,11 +276,8 @@ def own_files(data: ParallelDataConfig) -> Files:
             if candidates and not optional and not any(path.is_file() for path in candidates):
                 hint = f"Name the files with --prefix (data.prefix; a folder has its /), this one with data.{key}."
                 hint += " Or data.hold_out=0.1 takes a tenth of the training pairs." if split == "dev" else ""
-                raise data_error(
-                    f"the {split} file does not exist: {' or '.join(map(str, candidates))}",
-                    "data.prefix" if prefix else f"data.{key}",
-                    hint,
-                )
+                what = f"the {split} file does not exist: {' or '.join(map(str, candidates))}"
+                raise data_error(what, "data.prefix" if prefix else f"data.{key}", hint)
         if split == "dev" and data.hold_out:
             continue
         if len(sides) == 1:
@@ -299,8 +295,5 @@ def require_languages(data: ParallelDataConfig, languages: tuple[str, ...]) -> N
     """
     for key in SIDES:
         if getattr(data, key) not in languages:
-            raise PhmrunError(
-                f"the dataset {data.name!r} has no language {getattr(data, key)!r}",
-                where=f"data.{key}",
-                valid=languages,
-            )
+            what = f"the dataset {data.name!r} has no language {getattr(data, key)!r}"
+            raise PhmrunError(what, where=f"data.{key}", valid=languages)

@@ -164,10 +164,8 @@ def _call(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise PhmrunError(
-            f"there is no program {command[0]!r} on this machine",
-            hint="Run this on a login node of a SLURM cluster, or use --executor local.",
-        ) from error
+        what = f"there is no program {command[0]!r} on this machine"
+        raise PhmrunError(what, hint="Run this on a login node of a SLURM cluster, or use --executor local.") from error
     if done.returncode:
         raise PhmrunError(f"{command[0]} refused: {(done.stderr or done.stdout).strip()}", where=" ".join(command))
     return done.stdout
