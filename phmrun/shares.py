@@ -20,6 +20,11 @@ def share_of(value: float | str) -> Fraction | None:
     return share if 0 < share <= 1 else None
 
 
+def check_range(name: str, value: int, most: int, zero: str) -> str | None:
+    """Return the error message for an option outside of 0 to ``most``, else ``None``; ``zero`` says what 0 is for."""
+    return None if 0 <= value <= most else f"{name} = {value}; valid {name}: 1 to {most}, or 0 {zero}"
+
+
 def check_budget(budget: float | str) -> str | None:
     """Return the error message for an invalid budget.
 

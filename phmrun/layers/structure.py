@@ -413,6 +413,11 @@ def _ships(structure: type) -> bool:
     return structure.__module__.startswith("phmrun.")
 
 
+def draw_uniform(tensor: Tensor, std: float) -> None:
+    """Draw a tensor uniformly with mean 0 and standard deviation ``std``, in place."""
+    nn.init.uniform_(tensor, -(3**0.5) * std, 3**0.5 * std)
+
+
 def build_weight(structure: Structure) -> Tensor:
     """Return W in the precision of the parameters, also under autocast.
 

@@ -20,8 +20,8 @@ from torch.nn import functional as F
 from phmrun.kernels.batched import batched_product
 from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_coupled_blocks
-from phmrun.layers.structure import Application, Product, Structure, register
-from phmrun.shares import check_budget, share_of
+from phmrun.layers.structure import Application, Product, Structure, draw_uniform, register
+from phmrun.shares import check_budget, check_range, share_of
 
 
 @register("blast")
@@ -60,9 +60,8 @@ class Blast(Structure):
 
         Valid are 0 to min(k, d) blocks, a rank of at least 0, and a budget above 0 and up to 1.
         """
-        most = min(out_features, in_features)
-        if not 0 <= blocks <= most:
-            return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
+        if fault := check_range("blocks", blocks, min(out_features, in_features), "to have them chosen"):
+            return fault
         if rank < 0:
             return f"rank = {rank}; valid rank: 1 or more, or 0 for the budget's"
         return check_budget(budget)
@@ -76,7 +75,7 @@ class Blast(Structure):
         of_b = std / (of_c * (4 / 3 * self.rank) ** 0.5)
         nn.init.uniform_(self.d, 0.0, 2.0)
         for factor, deviation in ((self.b, of_b), (self.c, of_c)):
-            nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
+            draw_uniform(factor, deviation)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit in place: alternating least squares from the best matrix of rank r, then gradients.

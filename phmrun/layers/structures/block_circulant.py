@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from phmrun.layers.block_matrix import from_blocks, into_blocks
-from phmrun.layers.structure import Product, Structure, register
+from phmrun.layers.structure import Product, Structure, draw_uniform, register
 
 GAIN = 0.6
 """Largest share of the dense multiplications at which spectra are faster than building W."""
@@ -59,7 +59,7 @@ class BlockCirculant(Structure):
 
     def reset_parameters(self, std: float) -> None:
         """Draw c uniformly with standard deviation ``std``, in place."""
-        nn.init.uniform_(self.columns, -math.sqrt(3) * std, math.sqrt(3) * std)
+        draw_uniform(self.columns, std)
 
     def materialize(self) -> Tensor:
         """Return W by indexing each block's first column; padding is cut."""

@@ -6,12 +6,10 @@ Initialization: U(-√3·std, √3·std), the same as ``nn.Linear`` for std = 1/
 Source:         the baseline of every paper
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.structure import Structure, register
+from phmrun.layers.structure import Structure, draw_uniform, register
 
 
 @register("dense")
@@ -29,8 +27,7 @@ class Dense(Structure):
 
     def reset_parameters(self, std: float) -> None:
         """Draw W uniformly with standard deviation ``std``, in place."""
-        bound = math.sqrt(3) * std
-        nn.init.uniform_(self.matrix, -bound, bound)
+        draw_uniform(self.matrix, std)
 
     @torch.no_grad()
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:

@@ -15,13 +15,12 @@ as in the quaternion Transformer.
 """
 
 import functools
-import math
 from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from phmrun.layers.structure import Product, Structure, register
+from phmrun.layers.structure import Product, Structure, draw_uniform, register
 from phmrun.layers.structures.phm import apply_factors, factored_product, kronecker_rows, kronecker_sum, multiplications
 
 Algebra = Literal["complex", "quaternion", "octonion", "sedenion"]
@@ -73,7 +72,7 @@ class Hypercomplex(Structure):
 
     def reset_parameters(self, std: float) -> None:
         """Draw S uniformly with standard deviation ``std``, in place."""
-        nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
+        draw_uniform(self.s, std)
 
     def materialize(self) -> Tensor:
         """Return W = Σ_i A_i ⊗ S_i.

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
-from phmrun.layers.structure import Product, Structure, register
+from phmrun.layers.structure import Product, Structure, draw_uniform, register
 from phmrun.layers.structures.phm import apply_factors, factored_product, kronecker_sum, multiplications, unit_mixers
 
 Division = Literal["ceil", "divisors"]
@@ -87,7 +87,7 @@ class Kronecker(Structure):
 
         The r numbers A_i[α, β] of a block are a random unit vector.
         """
-        nn.init.uniform_(self.b, -math.sqrt(3) * std, math.sqrt(3) * std)
+        draw_uniform(self.b, std)
         with torch.no_grad():
             unit_mixers(self.a.permute(2, 0, 1))
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_low_rank
 from phmrun.layers.structure import Application, Product, Structure, register
-from phmrun.shares import check_budget, share_of
+from phmrun.shares import check_budget, check_range, share_of
 
 
 @register("low-rank")
@@ -52,9 +52,7 @@ class LowRank(Structure):
         The rank is 0 to min(k, d), the budget above 0 and at most 1.
         """
         most = min(out_features, in_features)
-        if not 0 <= rank <= most:
-            return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
-        return check_budget(budget)
+        return check_range("rank", rank, most, "for the budget's") or check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
         """Draw U and V uniformly with standard deviation √(std / √r), in place."""

@@ -23,8 +23,8 @@ from torch.nn import functional as F
 from phmrun.kernels.batched import batched_product
 from phmrun.layers.block_matrix import block_size, choose_blocks, from_blocks, into_blocks
 from phmrun.layers.fitting import best_low_rank_blocks
-from phmrun.layers.structure import Application, Product, Structure, register
-from phmrun.shares import check_budget, share_of
+from phmrun.layers.structure import Application, Product, Structure, draw_uniform, register
+from phmrun.shares import check_budget, check_range, share_of
 
 
 @register("monarch")
@@ -66,9 +66,8 @@ class Monarch(Structure):
 
         Valid are 0 to min(k, d) blocks, a rank of 0 to the smaller side of a block, and a budget in (0, 1].
         """
-        most = min(out_features, in_features)
-        if not 0 <= blocks <= most:
-            return f"blocks = {blocks}; valid blocks: 1 to {most}, or 0 to have them chosen"
+        if fault := check_range("blocks", blocks, min(out_features, in_features), "to have them chosen"):
+            return fault
         chosen = blocks or choose_blocks(out_features, in_features, budget)
         most = min(block_size(out_features, chosen), block_size(in_features, chosen))
         if not 0 <= rank <= most:
@@ -84,7 +83,7 @@ class Monarch(Structure):
         of_right = (min(1.0, between / columns) / columns) ** 0.5
         of_left = std / (self.rank**0.5 * of_right)
         for factor, deviation in ((self.left, of_left), (self.right, of_right)):
-            nn.init.uniform_(factor, -(3**0.5) * deviation, 3**0.5 * deviation)
+            draw_uniform(factor, deviation)
 
     def fit(self, weight: Tensor, covariance: Tensor | None = None) -> None:
         """Fit each block in place by truncated singular value decomposition.

@@ -18,7 +18,6 @@ matrix product over i computes all blocks of W, faster than ``torch.kron`` for e
 few tokens are computed without W.
 """
 
-import math
 from typing import Annotated, Literal
 
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_kronecker_sum
-from phmrun.layers.structure import Product, Structure, register
+from phmrun.layers.structure import Product, Structure, draw_uniform, register
 
 
 @register("phm")
@@ -74,7 +73,7 @@ class PHM(Structure):
         The n numbers A_i[a, b] of a block are a random unit vector. The released variant scales A to row sums with a
         mean square of 1. With ``dual``, B becomes zero and A twice as large.
         """
-        nn.init.uniform_(self.s, -math.sqrt(3) * std, math.sqrt(3) * std)
+        draw_uniform(self.s, std)
         unit_mixers(self.a)
         with torch.no_grad():
             if self.variant == "released" and not self.a.is_meta:  # its meta kernels import torch's compiler

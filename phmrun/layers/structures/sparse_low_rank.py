@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from phmrun.layers.fitting import best_low_rank
-from phmrun.layers.structure import Structure, register
-from phmrun.shares import check_budget, share_of
+from phmrun.layers.structure import Structure, draw_uniform, register
+from phmrun.shares import check_budget, check_range, share_of
 
 ROUNDS = 10
 """Number of turns in which U V and S are fitted before all are."""
@@ -70,12 +70,10 @@ class SparseLowRank(Structure):
 
         The rank is 0 to min(k, d), the density above 0 and such that a row has zeros, the budget a share.
         """
-        most = min(out_features, in_features)
-        if not 0 <= rank <= most:
-            return f"rank = {rank}; valid rank: 1 to {most}, or 0 for the budget's"
+        fault = check_range("rank", rank, min(out_features, in_features), "for the budget's")
         if not density > 0 or round(density * in_features) >= max(in_features, 2):
-            return f"density = {density}; valid density: above 0, and below {1 - 0.5 / in_features:.3g}"
-        return check_budget(budget)
+            fault = fault or f"density = {density}; valid density: above 0, and below {1 - 0.5 / in_features:.3g}"
+        return fault or check_budget(budget)
 
     def reset_parameters(self, std: float) -> None:
         """Draw S, U and V uniformly, in place.
@@ -83,7 +81,7 @@ class SparseLowRank(Structure):
         S has standard deviation ``std``; U V gets the rest of W's variance.
         """
         share = self.s.shape[1] / self.in_features
-        nn.init.uniform_(self.s, -(3**0.5) * std, 3**0.5 * std)
+        draw_uniform(self.s, std)
         bound = (3 * std * (1 - share) ** 0.5 / self.rank**0.5) ** 0.5
         for factor in (self.u, self.v):
             nn.init.uniform_(factor, -bound, bound)
