@@ -132,13 +132,16 @@ def _bring(dataset: Dataset, split: str, wanted: list[File]) -> list[File]:
         _download(dataset, file)
     if len(brought) < len(wanted):
         packed = [file for file in dataset.splits[split] if file.parts]
-        names = dict.fromkeys(part.archive for file in packed for part in file.parts)
-        archives = {name: _archive(dataset, name) for name in names}
+        remotes = {part.archive: dataset.archives[part.archive] for file in packed for part in file.parts}
+        for remote in remotes.values():
+            if check(dataset, remote, {}) in (Check.MISSING, Check.WRONG):
+                _download(dataset, remote)
+        archives = {name: folder / remote.path for name, remote in remotes.items()}
         try:
             dropped = _build_split(dataset, split, archives)
         except PhmrunError:
-            for name in names:
-                if dataset.archives[name].sha256 is None and dataset.archives[name].urls:
+            for name, remote in remotes.items():
+                if remote.sha256 is None and remote.urls:
                     archives[name].unlink(missing_ok=True)
             raise
         if dropped is not None:
@@ -186,17 +189,6 @@ def _build_split(dataset: Dataset, split: str, archives: Mapping[str, Path]) -> 
     if dropped:
         note(f"{dataset.name} {split}: {kept:,} pairs; {dropped:,} with an empty or unreadable side were left out")
     return dropped
-
-
-def _archive(dataset: Dataset, name: str) -> Path:
-    """Return the path of an archive.
-
-    Download it if missing or its checksum is wrong.
-    """
-    archive = dataset.archives[name]
-    if check(dataset, archive, {}) in (Check.MISSING, Check.WRONG):
-        _download(dataset, archive)
-    return dataset_dir(dataset) / archive.path
 
 
 def _download(dataset: Dataset, remote: Remote) -> None:
