@@ -84,8 +84,7 @@ def compress(
         hint = f"Run: phmrun compress {choose_run(runs_dir, run).reference} --layer {layer} --budget 1/2"
         hint += "" if n is None else f" --n {n}"
         hint += f" --allocate {allocate or 'loss'}{' --dry-run' * dry_run}"
-        what = "--allocate, and several structures, need a budget"
-        raise PhmrunError(what, where="--budget", hint=hint)
+        raise PhmrunError("--allocate, and several structures, need a budget", where="--budget", hint=hint)
     keys = settings(set_ or [])
     with waiting("preparing"):
         from phmrun.engine import experiment

@@ -151,9 +151,8 @@ def make_plan(
     """
     tables = tables or {}
     if any(STRUCTURES.get(item.structure).adapter for item in (layer, *others, *tables.values())):
-        what = "updates of frozen weights are no compression"
         hint = f"Update it: phmrun train … --extend {trained.run.reference}"
-        raise PhmrunError(what, where=trained.run.id, hint=hint)
+        raise PhmrunError("updates of frozen weights are no compression", where=trained.run.id, hint=hint)
     if budget is not None and not batches:
         raise PhmrunError("a budget needs calibration batches: use --calibrate 8, for instance", where="--calibrate")
     module = trained.module.eval()

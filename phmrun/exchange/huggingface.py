@@ -405,5 +405,4 @@ def _refuse(checkpoint: Checkpoint, key: str, default: Any, supported: tuple[Any
 
 def _unlike(checkpoint: Checkpoint, reason: str) -> PhmrunError:
     """Return the error (exit 3) for a checkpoint that cannot be imported."""
-    what = f"the checkpoint cannot be imported: {reason}"
-    return data_error(what, checkpoint.directory)
+    return data_error(f"the checkpoint cannot be imported: {reason}", checkpoint.directory)

@@ -55,9 +55,8 @@ def import_checkpoint(directory: Path, task: str, *, runs_dir: Path, data: Mappi
     """
     description: Task = TASKS.get(task)
     if not description.converts:
-        able = [name for name in TASKS.names() if TASKS.get(name).converts]
         what = f"checkpoints can be imported for translation tasks only, not {task}"
-        raise PhmrunError(what, where="--task", valid=able)
+        raise PhmrunError(what, where="--task", valid=[name for name in TASKS.names() if TASKS.get(name).converts])
     checkpoint = read_checkpoint(directory)
     imported = describe(checkpoint)
     kind = str(checkpoint.config["model_type"])

@@ -247,5 +247,4 @@ def _check_options(width: int, embedding: Mapping[str, Any]) -> None:
         raise PhmrunError(what, where="embedding.structure", hint="`phmrun layers` lists the structures.")
     if width % LEAST_GROUP:
         what = f"a width of {width} does not divide into groups of {LEAST_GROUP}"
-        hint = f"The next one that does is {width + -width % LEAST_GROUP}."
-        raise PhmrunError(what, where="model.width", hint=hint)
+        raise PhmrunError(what, where="model.width", hint=f"The next one that does is {width + -width % LEAST_GROUP}.")

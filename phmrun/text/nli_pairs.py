@@ -104,8 +104,7 @@ def _class_of(label: Any, names: Mapping[str, str | None], format: str, where: s
     if format in ("snli", "tsv") and text == NO_LABEL:
         return None
     hint = HINT if format == "tsv" else None
-    what = f"there is no label {text!r}"
-    raise PhmrunError(what, where=where, valid=sorted(names), hint=hint, code=ExitCode.DATA)
+    raise PhmrunError(f"there is no label {text!r}", where=where, valid=sorted(names), hint=hint, code=ExitCode.DATA)
 
 
 def sentences_of(line: str, where: str) -> list[str]:
