@@ -106,9 +106,8 @@ class SweepFile(Section):
         if bool(self.task) == bool(self.table):
             raise ValueError(f"a sweep names exactly one of task, table; given: {'both' if self.task else 'none'}")
         if self.table and (self.include or not self.grid.keys() <= {*OF_TABLE}):
-            raise ValueError(
-                "the cells of a table are its rows and columns: grid has row and column only, and no include"
-            )
+            what = "the cells of a table are its rows and columns: grid has row and column only, and no include"
+            raise ValueError(what)
         if self.reduced and not self.table:
             raise ValueError("reduced belongs to a table: set table, too")
         if any("seed" in values for values in (self.grid, self.base, *self.include, *self.exclude)):

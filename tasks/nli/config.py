@@ -147,7 +147,6 @@ class NLIExperiment(ClassificationExperiment):
         if self.data.vectors is not None and self.model.network == "hf":
             raise ValueError("data.vectors needs model.network=lstm")
         if self.data.vectors is not None and self.embedding.structure not in ("dense", "projective"):
-            raise ValueError(
-                f"data.vectors needs embedding.structure=dense, or projective, not {self.embedding.structure}"
-            )
+            what = f"data.vectors needs embedding.structure=dense, or projective, not {self.embedding.structure}"
+            raise ValueError(what)
         return self

@@ -208,9 +208,8 @@ class SequenceToSequenceExperiment(Experiment):
         """
         tie = self.model.tie
         if tie in ("all", "embeddings") and not self.data.vocabulary.joint:
-            raise ValueError(
-                f"model.tie={tie} needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies"
-            )
+            what = f"model.tie={tie} needs data.vocabulary.joint=true; tie=decoder goes with two vocabularies"
+            raise ValueError(what)
         if self.data.vocabulary.target_size is not None and self.data.vocabulary.joint:
             raise ValueError("data.vocabulary.target_size goes with two vocabularies, data.vocabulary.joint=false")
         self.training.require_monitor(self.task, "loss", "bleu")
