@@ -344,7 +344,7 @@ class LanguageModelPredictor(
         """
         if isinstance(self.network, HuggingFaceLanguageModel) and length > self.network.positions:
             what = f"{length:,} tokens are more than the network's {self.network.positions:,} positions"
-            raise PhmrunError(what, where=where, hint="Shorten the line, or leave it out.", code=ExitCode.DATA)
+            raise data_error(what, where, "Shorten the line, or leave it out.")
 
     def _encoded(self, line: str) -> list[int]:
         """Return the ids of a line's words, and count them in ``coverage``."""
