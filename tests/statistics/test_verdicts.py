@@ -103,31 +103,26 @@ def test_collapsed_seeds_get_no_verdict_on_means_but_an_exact_test():
 
 @pytest.mark.parametrize("lower", [False, True])
 def test_a_verdict_against_the_side_of_collapsed_seeds_stands_if_it_holds_without_them(lower):
-    out, near, less = (
-        [31.0, 30.7, 2.0, 31.3, 31.1, 30.9],
-        [30.8, 31.2, 30.9, 31.4, 31.1, 31.0],
-        [28.0, 28.2, 27.9, 28.1],
-    )
+    out, near = [31.0, 30.7, 2.0, 31.3, 31.1, 30.9], [30.8, 31.2, 30.9, 31.4, 31.1, 31.0]
+    less = [28.0, 28.2, 27.9, 28.1]
 
     def of(row, reference, margin=1.0):
         sides = [[-score for score in side] if lower else side for side in (row, reference)]
         return judge({"row": sides[0]}, sides[1], Question(margin=margin, lower_is_better=lower))["row"]
 
-    assert of(near, out).verdict is Verdict.NOT_WORSE  # not "equivalent": by its mean the reference is worse
-    assert of(near, out).difference.seeds == (6, 5)
+    # not "equivalent": by its mean the reference is worse
+    assert (of(near, out).verdict, of(near, out).difference.seeds) == (Verdict.NOT_WORSE, (6, 5))
     assert "reference 1 of 6, set aside: with them the reference is worse still" in of(near, out).reason
-    assert (of([score + 9 for score in near], out).verdict, of([score + 9 for score in near], out).better) == (
-        Verdict.DIFFERENT,
-        True,
-    )
-    assert of(less, out).verdict is Verdict.UNDECIDED  # the outlying seed may be what dense is
     assert of(less, out).difference.value == pytest.approx(2.95 if lower else -2.95)
     assert of(near, out, margin=None).verdict is Verdict.UNDECIDED
-    worse = of([score - 9 for score in out], near)
-    assert (worse.verdict, worse.better) == (Verdict.DIFFERENT, False)
-    assert of(out, less).verdict is Verdict.UNDECIDED
-    assert of(out, near).verdict is Verdict.UNDECIDED
-    assert of(out, out).verdict is Verdict.UNDECIDED
+    for row, reference in ((less, out), (out, less), (out, near), (out, out)):  # it may be what dense is
+        assert of(row, reference).verdict is Verdict.UNDECIDED
+    for row, reference, better in (
+        ([score + 9 for score in near], out, True),
+        ([score - 9 for score in out], near, False),
+    ):
+        judged = of(row, reference)
+        assert (judged.verdict, judged.better) == (Verdict.DIFFERENT, better)
 
 
 @pytest.mark.parametrize("count", [60, 1500])
