@@ -180,10 +180,8 @@ def test_diverged_runs_are_judged_in_tables_of_many_forms(phmrun, tmp_path, text
 
 
 def test_the_interval_beside_outlying_seeds_is_open(phmrun, tmp_path):
-    dense, phm = (90.1, 90.2, 90.3, 90.2, 70.0), (90.0, 90.3, 90.2, 90.1, 90.2)
-    (tmp_path / "scores").write_text(
-        "\n".join(map("{},{},{}".format, ["seed", *"12345"], ["dense", *dense], ["phm", *phm]))
-    )
+    lines = ("seed,dense,phm", "1,90.1,90.0", "2,90.2,90.3", "3,90.3,90.2", "4,90.2,90.1", "5,70.0,90.2")
+    (tmp_path / "scores").write_text("\n".join(lines))
     asked = ("decide", str(tmp_path / "scores"), *BASE, "--margin", "0.5")
     facts = json.loads(phmrun(*asked, "--json").out)["systems"]["phm"]
     assert (facts["verdict"], facts["interval"][1], facts["collapsed"]) == ("not-worse", None, [0, 1])
