@@ -192,9 +192,8 @@ def _own_parameters(module: nn.Module) -> int:
     For ``nn.MultiheadAttention`` they include its structured maps, but not its output map, which is a layer of its own.
     """
     if isinstance(module, nn.MultiheadAttention):
-        parameters = list(module.parameters(recurse=False))
-        parameters += list(module.maps.parameters()) if isinstance(module, StructuredAttention) else []
-        return sum(parameter.numel() for parameter in parameters)
+        maps = parameter_count(module.maps) if isinstance(module, StructuredAttention) else 0
+        return maps + sum(parameter.numel() for parameter in module.parameters(recurse=False))
     return parameter_count(module)
 
 
