@@ -28,8 +28,9 @@ def test_the_list_loads_no_verb():
 def test_a_signal_waits_until_modules_are_loaded(tmp_path):
     (tmp_path / "half.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhole = True\n")
     code = (
-        "import time\nfrom phmrun.cli import app\napp._listen()\nimport half\n"
-        "try: time.sleep(9)\nexcept KeyboardInterrupt: print(half.whole)"
+        # a process in the background ignores SIGINT
+        "import signal, time\nfrom phmrun.cli import app\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "app._listen()\nimport half\ntry: time.sleep(9)\nexcept KeyboardInterrupt: print(half.whole)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment) == b"True\n"
