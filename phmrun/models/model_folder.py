@@ -155,7 +155,8 @@ def read_model(folder: Path, settings: Any = None, head: Head = "CausalLM") -> n
         model, facts = network_class(head).from_pretrained(
             folder, config=settings, output_loading_info=True, trust_remote_code=False, dtype=torch.float32, **extra
         )
-    absent = [*facts["missing_keys"], *(key for key, *_ in facts["mismatched_keys"])]
+    other = [key if isinstance(key, str) else key[0] for key in facts["mismatched_keys"]]  # 4.57 gives names alone
+    absent = [*facts["missing_keys"], *other]
     if lost := [key for key in absent if not (is_classifier(model) and _is_new(model, key))]:
         raise data_error(f"{len(lost)} weights are missing or have other sizes, such as {lost[0]}", folder)
     if broken := next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None):
