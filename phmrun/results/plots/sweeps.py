@@ -91,6 +91,8 @@ def draw_effects(judgements: Mapping[str, Judgement], score: str) -> Figure:
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.tick_params(labelsize=8)
     axes.set_title(f"{title(score)}: differences from dense", fontsize=10)
-    axes.set_xlabel(f"{title(score)}, minus dense, with 95 % intervals\nfilled: decided to be different", fontsize=9)
+    is_open = any(math.isinf(end) for _, shown, _ in effects for end in (shown.low, shown.high))
+    marks = f"filled: decided to be different{'; arrow: open, beside outlying seeds' if is_open else ''}"
+    axes.set_xlabel(f"{title(score)}, minus dense, with 95 % intervals\n{marks}", fontsize=9)
     axes.grid(axis="x", alpha=0.3)
     return figure
