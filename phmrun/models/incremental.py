@@ -91,7 +91,7 @@ class IncrementalTransformer(nn.Module):
                 attention.project = nn.ModuleList([joined(plain)])
         self.pad = pad
         self.measured_kernels = False
-        """True if dense maps use the fastest kernel for the number of rows, by measurement."""
+        """True if dense maps use packed weights where these were measured to be faster; see ``kernels/packed.py``."""
         self.in_bfloat16 = False
         """True if dense maps and the encoder compute in bfloat16; attention and norms of the decoder in float32."""
         self._few_rows: dict[nn.Module, Map | FewRows] = {}
@@ -195,7 +195,7 @@ class IncrementalTransformer(nn.Module):
     def _direct(self, module: nn.Module, rows: int) -> Map:
         """Return a map of so many rows as a function.
 
-        A dense one computes in bfloat16 with ``in_bfloat16``, otherwise by measured kernels with ``measured_kernels``,
+        A dense one computes in bfloat16 with ``in_bfloat16``, otherwise by packed weights with ``measured_kernels``,
         both cached by module. Others see :func:`direct`.
         """
         if not (isinstance(module, nn.Linear) and (self.in_bfloat16 or self.measured_kernels)):

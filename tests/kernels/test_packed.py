@@ -1,4 +1,4 @@
-"""Kernels for a few rows: all compute the same, and each number of rows keeps one."""
+"""Kernels for a few rows: all compute the same, and weights are packed once."""
 
 import pytest
 import torch
@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from phmrun.kernels import packed
-from phmrun.kernels.packed import KERNELS, FewRows, fastest
-
-
-@pytest.fixture
-def measured(monkeypatch):
-    """Measure kernels, as on a processor by AMD."""
-    monkeypatch.setattr(packed, "amd_family", lambda: 25)
-
+from phmrun.kernels.packed import KERNELS, FewRows
 
 SIZES = st.integers(1, 40)
 
@@ -32,35 +25,17 @@ def test_all_kernels_compute_the_same(out_features, in_features, rows, biased, n
     torch.testing.assert_close(outputs, F.linear(inputs, weight, bias))
 
 
-@pytest.mark.parametrize(("faster", "chosen"), [(0.5, "turned"), (0.95, "linear")])
-def test_a_kernel_is_chosen_that_is_clearly_faster(monkeypatch, faster, chosen):
-    clock = [0.0]
-
-    def lasting(seconds):
-        def apply(inputs):
-            clock[0] += seconds
-
-        return lambda weight, bias: apply
-
-    monkeypatch.setattr(packed, "_CHOSEN", {})
-    monkeypatch.setattr(packed, "KERNELS", {"linear": lasting(1.0), "turned": lasting(faster)})
-    monkeypatch.setattr(packed.time, "perf_counter", lambda: clock[0])
-    assert fastest(torch.randn(6, 5), None, 4) == chosen
-
-
-def test_all_numbers_of_rows_share_one_packed_copy(monkeypatch, measured):
+@pytest.mark.parametrize(("family", "kernels"), [(25, {"onednn"}), (0, {"linear", "mkl"})])
+def test_weights_are_packed_once_for_all_rows_where_that_is_faster(monkeypatch, family, kernels):
     packings = []
-
-    def packing(weight, bias):
-        packings.append(weight)
-        return packed._linear(weight, bias)
-
-    monkeypatch.setattr(packed, "fastest", lambda weight, bias, rows: "packed")
-    monkeypatch.setattr(packed, "KERNELS", {"packed": packing})
+    chosen = {name: lambda *_, name=name: packings.append(name) or (lambda inputs: inputs) for name in KERNELS}
+    monkeypatch.setattr(packed, "KERNELS", chosen)
+    monkeypatch.setattr(packed, "amd_family", lambda: family)
     apply = FewRows(torch.randn(6, 5), None)
+    packings.clear()  # the trial that shows that the kernel exists
     for rows in (1, 5, 64, 320):
-        apply.for_rows(rows)(torch.randn(rows, 5))
-    assert len(packings) == 1
+        apply.for_rows(rows)
+    assert sorted(packings) == sorted(kernels)
 
 
 @pytest.mark.parametrize("features", [(17, 5), (256, 64)])
@@ -74,12 +49,12 @@ def test_mkl_weights_packed_once_serve_every_number_of_rows(features):
         torch.testing.assert_close(apply(inputs), F.linear(inputs, weight, bias))
 
 
-def test_without_the_private_operator_torch_s_own_is_used(monkeypatch, measured):
+def test_without_the_private_operator_torch_s_own_is_used(monkeypatch):
     class Removed:
         def __getattr__(self, name):
             raise AttributeError(name)
 
-    monkeypatch.setattr(packed, "_CHOSEN", {})
+    monkeypatch.setattr(packed, "amd_family", lambda: 25)
     monkeypatch.setattr(torch.ops, "mkldnn", Removed())
     weight, bias = torch.randn(6, 5), torch.randn(6)
     apply = FewRows(weight, bias)

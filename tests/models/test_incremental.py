@@ -11,8 +11,7 @@ from torch.nn import functional as F
 
 from phmrun.decoding.beam import length_penalty
 from phmrun.decoding.search import translate
-from phmrun.kernels import packed
-from phmrun.kernels.packed import KERNELS
+from phmrun.kernels.packed import KERNELS, FewRows
 from phmrun.models.incremental import IncrementalTransformer
 from phmrun.models.transformer import Transformer
 
@@ -100,8 +99,7 @@ def test_every_step_equals_the_whole_network(application, options, name, structu
 @pytest.mark.parametrize("options", LAYOUTS[:2])
 @pytest.mark.parametrize("kernel", sorted(KERNELS))
 def test_every_step_by_any_kernel(monkeypatch, kernel, options):
-    monkeypatch.setattr(packed, "amd_family", lambda: 25)  # elsewhere the kernel depends on the rows alone
-    monkeypatch.setattr(packed, "fastest", lambda *_: kernel)
+    monkeypatch.setattr(FewRows, "for_rows", lambda few, rows: KERNELS[kernel](few.weight, few.bias))
     network = network_of(dtype=torch.float32, **options)
     decoder = IncrementalTransformer(network, PAD)
     decoder.measured_kernels = True

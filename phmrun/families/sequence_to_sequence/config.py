@@ -129,8 +129,8 @@ class DecodingConfig(Section):
     (batch times beam) at a time by the factors of large maps (by-size).
     """
     kernels: Annotated[Literal["measured", "fixed"], Unhashed()] = "measured"
-    """How predict applies dense maps on a CPU: by what is measured to be the fastest, which may change the last digits
-    from machine to machine; or as scores are always computed.
+    """How predict applies dense maps on a CPU: by packed weights where these were measured to be faster, which may
+    change the last digits from processor to processor; or as scores are always computed.
     """
     batch: Annotated[int, Unhashed()] = Field(64, ge=1)
     """Sentences translated at a time."""

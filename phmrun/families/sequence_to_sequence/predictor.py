@@ -125,7 +125,7 @@ class Translator(Predictor[EncoderDecoder | None, Vocabularies, ParallelData]):
 
         Args:
             lines: Source sentences.
-            kernels: "measured" lets dense maps on a CPU use the fastest kernels.
+            kernels: "measured" lets dense maps on a CPU use packed weights, which were measured to be faster.
             first: Number of the first line, for the warning.
         """
         # A line of white space alone is blank, as in training.
@@ -149,7 +149,7 @@ class Translator(Predictor[EncoderDecoder | None, Vocabularies, ParallelData]):
                 if len(tokens) > longest or any(len(hypothesis.tokens) + 1 >= longest for hypothesis in best)
             ]
             return self._without_limit(lines, long, results, first) if long else results
-        # Measured kernels depend on the machine; scores use fixed ones.
+        # Packed weights depend on the processor; scores use fixed kernels.
         decoder.measured_kernels = kernels == "measured"
         network = cast(StepDecoder[Any], decoder)
         return translate(network, sources, penalty=penalty, device=self.device, **settings, **limits)
