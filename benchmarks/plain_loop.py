@@ -103,36 +103,33 @@ def measure(trainings: dict[str, Training], steps: int, rounds: int) -> dict[str
     return seconds
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print for each program the time of a step, its memory, and both in parts of the plain loop's."""
-    import transformers
+def compare(args: Any, words: list[str], folder: Path, script: str = __file__) -> None:
+    """Print for each program the time of a step, its memory, and both in parts of the plain loop's.
 
-    from benchmarks.arguments import parser, start
+    Args:
+        args: Options of a measurement, with the optimizer steps of a turn.
+        words: Arguments of ``phmrun train``.
+        folder: Folder with the batches, and what else the loop reads.
+        script: File of the loop.
+    """
+    from benchmarks.arguments import start
     from phmrun.cli import bench as measuring
     from phmrun.cli import console
 
-    options = parser(__doc__, repeats=7)
-    options.add_argument("--path", help="folder of a network to fine-tune on SciTail")
-    options.add_argument("--steps", type=int, default=2, help="optimizer steps of a turn")
-    args = options.parse_args(arguments)
-    task, settings = ("nli", {**FINE_TUNING, "model.path": args.path}) if args.path else ("lm", LLAMA)
-    facts = {**start(args), "transformers": transformers.__version__}
-    plain, usual, chosen = "plain loop", "phmrun", "phmrun, kernels: auto"
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        prepare(task, settings, args.steps * (args.repeats + 1), folder)
-        words = [task, *(f"--set={key}={value}" for key, value in settings.items()), "--threads", "1"]
-        trainings = {plain: Training(ROOT, args.steps, [str(folder)], folder, __file__)}
-        for program, kernels in ((usual, "torch"), (chosen, "auto")):
-            place = folder / kernels
-            place.mkdir()
-            trainings[program] = Training(ROOT, args.steps, [*words, f"--set=hardware.kernels={kernels}"], place)
-        seconds = measure(trainings, args.steps, args.repeats)
-        memory = {program: peak(training) for program, training in trainings.items()}
-        for training in trainings.values():
-            training.end()
+    facts = start(args)
+    plain = "plain loop"
+    trainings = {plain: Training(ROOT, args.steps, [str(folder)], folder, script)}
+    for program, kernels in (("phmrun", "torch"), ("phmrun, kernels: auto", "auto")):
+        place = folder / kernels
+        place.mkdir()
+        options = [*words, "--threads", "1", f"--set=hardware.kernels={kernels}"]
+        trainings[program] = Training(ROOT, args.steps, options, place)
+    seconds = measure(trainings, args.steps, args.repeats)
+    memory = {program: peak(training) for program, training in trainings.items()}
+    for training in trainings.values():
+        training.end()
     measuring.print_machine(facts)
-    print(f"transformers {transformers.__version__}, load average {os.getloadavg()[0]:.1f}")
+    print(f"load average {os.getloadavg()[0]:.1f}")
     lines = []
     for program, values in seconds.items():
         shares = [mine / its for mine, its in zip(values, seconds[plain], strict=True)]
@@ -140,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines.append(
             (
                 program,
-                f"{1000 * statistics.median(values):.0f} ms",
+                f"{1000 * statistics.median(values):.1f} ms",
                 f"{statistics.median(shares):.3f} ({min(shares):.3f}–{max(shares):.3f})",
                 f"{memory[program]:.0f} MB",
                 f"{memory[program] / memory[plain]:.3f}",
@@ -148,7 +145,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         )
     heads = ("program", "a step", "of the loop", "memory", "of the loop", "norm of the weights")
-    console.print_table(heads, lines, title=f"\n{task}, {args.repeats} rounds of {args.steps} steps")
+    console.print_table(heads, lines, title=f"\n{words[0]}, {args.repeats} rounds of {args.steps} steps")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Compare both on the network that the options name."""
+    import transformers
+
+    from benchmarks.arguments import parser
+
+    options = parser(__doc__, repeats=7)
+    options.add_argument("--path", help="folder of a network to fine-tune on SciTail")
+    options.add_argument("--steps", type=int, default=2, help="optimizer steps of a turn")
+    args = options.parse_args(arguments)
+    task, settings = ("nli", {**FINE_TUNING, "model.path": args.path}) if args.path else ("lm", LLAMA)
+    print(f"transformers {transformers.__version__}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(task, settings, args.steps * (args.repeats + 1), folder)
+        compare(args, [task, *(f"--set={key}={value}" for key, value in settings.items())], folder)
 
 
 if __name__ == "__main__":
