@@ -10,6 +10,7 @@ import pytest
 
 from phmrun.engine.data import odd_figures
 from phmrun.errors import ExitCode, PhmrunError
+from phmrun.families.sequence_to_sequence import preparation
 from phmrun.families.sequence_to_sequence.config import VocabularyConfig
 from phmrun.families.sequence_to_sequence.preparation import prepare_parallel
 from phmrun.text.lines import read_parallel
@@ -174,3 +175,12 @@ def test_lines_with_reserved_characters_are_counted(files, cache, kind, reserved
     assert statistics["splits"]["train"]["reserved"] == reserved
     assert "reserved" not in statistics["splits"]["dev"]
     assert any(f"train: {reserved} lines hold characters" in text for text in odd_figures(statistics))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_vocabulary_of_unigrams_is_learned_from_a_sample(files, cache, kind, monkeypatch):
+    monkeypatch.setitem(preparation.SAMPLE, "unigram", 1000)
+    lines = ["ßüéçñ", *["the big dog"] * 300]  # the first line is never in a smaller sample
+    files["train"] = write(cache.parent / "raw", "train", lines, lines)
+    prepared = prepare_parallel(files, VocabularyConfig(kind=kind, size=60, multiple_of=1), cache=cache)
+    assert (prepared.statistics["splits"]["train"]["source"]["unknown_rate"] > 0) is (kind == "unigram")
