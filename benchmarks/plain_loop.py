@@ -103,7 +103,9 @@ def measure(trainings: dict[str, Training], steps: int, rounds: int) -> dict[str
     return seconds
 
 
-def compare(args: Any, words: list[str], folder: Path, script: str = __file__) -> None:
+def compare(
+    args: Any, words: list[str], folder: Path, script: str = __file__, checkout: Path = ROOT, more: Sequence[str] = ()
+) -> None:
     """Print for each program the time of a step, its memory, and both in parts of the plain loop's.
 
     Args:
@@ -111,6 +113,8 @@ def compare(args: Any, words: list[str], folder: Path, script: str = __file__) -
         words: Arguments of ``phmrun train``.
         folder: Folder with the batches, and what else the loop reads.
         script: File of the loop.
+        checkout: Folder whose environment runs the loop.
+        more: Further arguments of the loop.
     """
     from benchmarks.arguments import start
     from phmrun.cli import bench as measuring
@@ -118,7 +122,7 @@ def compare(args: Any, words: list[str], folder: Path, script: str = __file__) -
 
     facts = start(args)
     plain = "plain loop"
-    trainings = {plain: Training(ROOT, args.steps, [str(folder)], folder, script)}
+    trainings = {plain: Training(checkout, args.steps, [str(folder), *more], folder, script)}
     for program, kernels in (("phmrun", "torch"), ("phmrun, kernels: auto", "auto")):
         place = folder / kernels
         place.mkdir()
