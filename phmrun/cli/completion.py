@@ -3,7 +3,7 @@
 Imports no torch, because the shell waits for the answer. Typer keeps the names that begin with the typed text.
 """
 
-from typing import Any
+from typing import Any, get_args
 
 import typer
 
@@ -31,6 +31,15 @@ def datasets(context: typer.Context) -> list[str]:
     from phmrun.datasets import CATALOGUE
 
     return sorted({"builtin", *CATALOGUE.names(_task(context))})
+
+
+def presets(context: typer.Context) -> list[str]:
+    """Return the presets of the typed task."""
+    task = _task(context)
+    schema: Any = TASKS.get(task).load("schema") if task else None
+    section = getattr(schema(), "model", None) if schema else None
+    field = type(section).model_fields.get("preset") if section else None
+    return list(get_args(field.annotation)) if field else []
 
 
 def keys(context: typer.Context) -> list[str]:

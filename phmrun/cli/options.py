@@ -74,7 +74,7 @@ _TABLE: Mapping[str, Sequence[tuple[Any, ...]]] = {
         ("embedding", str, "embedding.structure", completion.embeddings),
         ("output", str, "output.structure", completion.layers),
         ("model", str, "model.network"),
-        ("preset", str, "model.preset"),
+        ("preset", str, "model.preset", completion.presets),
         ("plugin", list[Path], None, None, "FILE"),
     ),
     DATA: (

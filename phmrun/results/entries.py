@@ -13,6 +13,7 @@ from typing import Any
 
 from phmrun.config import Experiment, LayerConfig, Source, run_id, semantic_values
 from phmrun.config.layering import run_config
+from phmrun.config.options import options_of
 from phmrun.documents import value_at
 from phmrun.errors import PhmrunError, counted
 from phmrun.files import sha256_of
@@ -202,8 +203,6 @@ def _config(run: Run) -> Experiment:
     Raises:
         PhmrunError: The configuration is invalid in another way.
     """
-    from phmrun.config.options import options_of  # imports torch, and only now is it needed
-
     try:
         return run_config(Source(str(run.config_path), run.values), options_of=options_of)
     except PhmrunError:

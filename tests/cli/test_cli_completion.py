@@ -23,7 +23,7 @@ ANSWERS = {
     "phmrun train n": "nmt", "phmrun train nmt --set model.w": "model.width=",
     "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers d": "dense",
     "phmrun schema ": "nmt", "phmrun eval nmt-b": "nmt-builtin-phm-7", "phmrun predict ": "nmt-builtin-phm-7",
-    "phmrun co": "count-params",
+    "phmrun co": "count-params", "phmrun train lm --preset l": "llama-1m",
 }  # fmt: skip
 ASK = """
 import os, sys
