@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_experiments import write_corpus
 
+from phmrun.errors import PhmrunError
 from phmrun.families.sequence_to_sequence.data import ParallelBatches, ParallelCorpus, ParallelData
 from phmrun.tasks.nmt.config import TranslationExperiment
 from phmrun.text.batches import Batch
@@ -96,7 +97,10 @@ def test_what_is_known_of_the_data(corpus, prepared_corpora, tmp_path):
     assert data.fingerprints() == {"train": "sum"}
     assert data.statistics()["splits"]["train"]["sentences"] == 150
     assert data.unit == "tokens"
+    config = TranslationExperiment(data={"vocabulary": {"path": tmp_path / "vocabulary"}})
+    with pytest.raises(PhmrunError, match=r"data\.vocabulary\.path: .* holds no vocabulary"):
+        ParallelData(config, ParallelCorpus({}, {}), prepared_corpora)
     data.vocabulary.save(tmp_path / "vocabulary")
-    assert (tmp_path / "vocabulary").is_dir()
+    assert ParallelData(config, ParallelCorpus({}, {}), prepared_corpora).given.sizes == (128, 128)
     separate = data_of(corpus, prepared_corpora, joint=False)
     assert separate.vocabulary.sizes == (64, 64)

@@ -136,6 +136,9 @@ class ParallelData(BucketedData[Vocabularies]):
 
     def __init__(self, config: SequenceToSequenceExperiment, corpus: ParallelCorpus, cache: Path) -> None:
         path = config.data.vocabulary.path
+        if path and not any((path / side).is_dir() for side in ("shared", "source")):
+            hint = "The folder `vocabulary` of a run is one."
+            raise data_error(f"{path} holds no vocabulary", "data.vocabulary.path", hint)
         self.given = Vocabularies.load(path) if path else None
         sides = {} if self.given is None else {"source": self.given.source, "target": self.given.target}
         sums = {f"vocabulary {side}": words.mark for side, words in sides.items()}
