@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from phmrun.config import TrainingConfig
+from phmrun.errors import PhmrunError
 from phmrun.registry import SCHEDULES
 
 Schedule = Callable[[int], float]
@@ -30,7 +31,7 @@ class Settings:
         decay: Factor of the rate after each milestone (steps) or over each period (exponential).
         period: Optimizer steps of a period, for exponential.
         floor: Last rate as a share of the peak, for cosine and linear.
-        total: Optimizer step at which the floor is reached, for cosine and linear.
+        total: Optimizer step at which the floor is reached, for schedules that call :meth:`done`; None: not known.
     """
 
     warmup: int = 4000
@@ -41,7 +42,7 @@ class Settings:
     decay: float = 0.1
     period: int = 5000
     floor: float = 0.0
-    total: int = 1
+    total: int | None = None
 
     @property
     def peak(self) -> float:
@@ -61,7 +62,12 @@ class Settings:
         """Return the completed share (0 to 1) of the fall.
 
         It is counted in steps, from the end of the warm-up to the total.
+
+        Raises:
+            PhmrunError: (exit 2) The total is not known.
         """
+        if self.total is None:
+            raise PhmrunError("the schedule ends at training.max_steps, which is not set", where="training.schedule")
         return min(max(step - self.warmup, 0) / max(self.total - self.warmup, 1), 1.0)
 
     def falling(self, step: int, left: float) -> float:
@@ -122,7 +128,7 @@ def linear(settings: Settings) -> Schedule:
 def build_schedule(name: str, **settings: object) -> Schedule:
     """Return the learning rate as a function of the optimizer step.
 
-    Steps are counted from 1.
+    Steps are counted from 1. The rate of the first is computed once, so that an error shows here.
 
     Args:
         name: Name in the registry: "noam", "inverse-sqrt", "cosine" …
@@ -136,17 +142,17 @@ def build_schedule(name: str, **settings: object) -> Schedule:
     schedule: Schedule = factory(Settings(**settings))  # type: ignore[arg-type]
     if not callable(schedule):
         raise TypeError(f"the schedule {name!r} must return a function of the step, not {schedule!r:.40}")
+    schedule(1)
     return schedule
 
 
 def schedule_from(training: TrainingConfig, width: int) -> Schedule:
     """Return the schedule of a config, for a network of this width.
 
-    The total is ``max_steps``; 1 if that is not set or 0. ``max_epochs`` does not count.
+    The total is ``max_steps``, at least 1; not known if that is not set. ``max_epochs`` does not count.
 
     Raises:
         PhmrunError: (exit 2) There is no such schedule.
     """
-    return build_schedule(
-        **training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=training.max_steps or 1
-    )
+    total = None if training.max_steps is None else max(training.max_steps, 1)
+    return build_schedule(**training.schedule.model_dump(), width=width, lr=training.optimizer.lr, total=total)

@@ -94,8 +94,8 @@ class TrainedModel:
             load_weights(self.module, averaged_weights(paths), self.run.checkpoints)
             return f"average{len(paths)}"
         path = self._path(checkpoint)
-        if path.is_relative_to(self.run.path):
-            self.run.manifest.check(path)
+        if path.absolute().is_relative_to(home := self.run.path.absolute()):
+            self.run.manifest.check(self.run.path / path.absolute().relative_to(home))
         loaded = load_checkpoint(path)
         load_weights(self.module, weights_of(loaded, path), path)
         return f"{path.stem}@{loaded.get('global_step', '?')}"

@@ -152,11 +152,11 @@ def keep_data(run: Run, config_yaml: str, files: Mapping[str, Sequence[Path]], m
     if run.status.state is State.DONE:
         values = {**run.values, "data": parse_yaml(config_yaml, "the request")["data"]}
         config_yaml = run.config_text if values == run.values else yaml_text(values)
-    moved = run.write_config(config_yaml)
     record = run.data()
-    if record is None or moved:
+    if record is None or config_yaml != run.config_text:
         splits = {split: Split.of(paths) for split, paths in files.items()}
         recorded = record.splits if record else {}
         same = {name: split for name, split in splits.items() if recorded.get(name, split).sha256 == split.sha256}
         present = {name: split for name, split in same.items() if split.files}
         run.write_data(DataRecord({**recorded, **present}, dict(marks)))
+    run.write_config(config_yaml)  # last: an interrupted call is made up for by the next

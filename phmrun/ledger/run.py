@@ -191,18 +191,14 @@ class Run:
         with self.access.writing():
             self.access.replace(path, text)
 
-    def write_config(self, config_yaml: str) -> bool:
+    def write_config(self, config_yaml: str) -> None:
         """Write the resolved config if it differs from the stored one.
-
-        Return True if it did.
 
         Raises:
             OSError: The run has no config.
         """
-        if read_text(self.config_path) == config_yaml:
-            return False
-        self.write(self.config_path, config_yaml)
-        return True
+        if read_text(self.config_path) != config_yaml:
+            self.write(self.config_path, config_yaml)
 
     def lock(self) -> Lock:
         """Return the lock on the run, for a ``with`` block around all changes, which writes check.

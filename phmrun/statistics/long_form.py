@@ -115,6 +115,7 @@ def _melted(frame: DataFrame, metric: str) -> DataFrame:
     if "metric" not in frame and metric:
         frame = frame.assign(metric=metric.rpartition("/")[2] if "dataset" in frame else metric)
     if "dataset" in frame and "metric" in frame:
+        frame = frame.drop(columns="task", errors="ignore")  # it would be the dataset of a second call
         frame = frame.assign(metric=frame.pop("dataset").map(_text) + "/" + frame["metric"].map(_text))
     return frame
 

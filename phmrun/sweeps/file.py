@@ -3,6 +3,7 @@
 Imports no torch.
 """
 
+import glob
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -289,7 +290,7 @@ def _beside(name: str, folder: Path, key: str = "") -> str:
     """
     path = folder / name
     try:
-        exists = path.is_file() or (key == "prefix" and any(folder.glob(f"{name}*")))
+        exists = path.is_file() or (key == "prefix" and any(folder.glob(f"{glob.escape(name)}*")))
     except (NotImplementedError, OSError, ValueError):  # an absolute prefix, or too long for a path
         return name
     return f"{path}{'/' * name.endswith('/')}" if exists else name

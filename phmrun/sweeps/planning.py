@@ -124,7 +124,7 @@ class RecordedData:
 
     def __init__(self, runs_dir: Path) -> None:
         self._runs_dir = runs_dir
-        self._of_name: dict[str, dict[str, dict[str, Run]]] = {}
+        self._of_name: dict[str, dict[str, dict[str, list[Run]]]] = {}
 
     def _runs(self, config: Experiment) -> dict[str, Run]:
         """Return the runs with an experiment's data settings and names of files, by checksums as JSON.
@@ -141,10 +141,10 @@ class RecordedData:
                     sums = {k: v for k, v in marks if not k.startswith(("plugin ", "package "))}
                     if sums:
                         of_data = runs.setdefault(_key(identity["task"], identity["values"]), {})
-                        of_data[json.dumps(sums, sort_keys=True)] = run
+                        of_data.setdefault(json.dumps(sums, sort_keys=True), []).append(run)
         of_data = self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
         named = flat(config.model_dump(mode="json", include={"data": True, "model": {"path"}}))
-        return {sums: run for sums, run in of_data.items() if _has_files(run, named)}
+        return {sums: run for sums, runs in of_data.items() for run in runs if _has_files(run, named)}
 
     def require_unambiguous(self, config: Experiment) -> None:
         """Check that runs with these data settings have the same checksums.

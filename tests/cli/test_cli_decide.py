@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 import phmrun as package
+from phmrun.statistics.long_form import long_form, read_rows
 
 
 def _scores(**means):
@@ -305,3 +306,9 @@ def test_the_only_metric_of_a_file_needs_no_name(phmrun, tmp_path):
     path.write_text("system,seed,bleu,loss\na,1,30.1,2\nb,1,28.2,3\n")
     refused = phmrun("decide", str(path), "--reference", "a")
     assert (refused.code, "valid: bleu, loss" in refused.err) == (2, True)
+
+
+def test_a_table_that_was_read_is_read_again_as_it_is(tmp_path):
+    (tmp_path / "scores.csv").write_text("dataset,task,system,seed,metric,value\nd,t,a,1,acc,2\n")
+    rows = read_rows([str(tmp_path / "scores.csv")], "")
+    assert [*long_form(rows)["metric"]] == [*rows["metric"]] == ["d/acc"]

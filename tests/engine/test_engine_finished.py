@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from phmrun.engine.evaluation import evaluate_run
 from phmrun.engine.experiment import train
 from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
-from phmrun.ledger import State
+from phmrun.ledger import Run, State
 
 LONGER = {
     "training": {
@@ -112,6 +113,16 @@ def test_the_same_call_again_changes_nothing(finished, caplog):
     assert again.run_id == result.run_id
     assert again.metrics == run.metrics()
     assert "is done" in caplog.text
+
+
+def test_a_damaged_checkpoint_of_the_run_is_refused_by_any_path(finished, tmp_path, monkeypatch):
+    shutil.copytree(run_of(finished[2]).path, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    last = Path("run/checkpoints/last.ckpt")
+    last.write_bytes(last.read_bytes() + b"x")
+    for path in (last, last.absolute()):
+        with pytest.raises(PhmrunError, match="checksum"):
+            evaluate_run(open_run(Run(Path("run"))), checkpoint=str(path))
 
 
 def test_scoring_with_other_settings_goes_under_another_name(finished, tmp_path):

@@ -54,6 +54,8 @@ def test_unknown_names_are_refused_with_the_nearest():
         build_schedule(name="nom")
     assert "noam" in caught.value.valid
     assert caught.value.where == "training.schedule.name"
+    with pytest.raises(PhmrunError, match=r"ends at training\.max_steps"):
+        build_schedule(name="linear", lr=1.0)
     with pytest.raises(PhmrunError, match="Did you mean 'adam' or"):
         build_optimizer([], name="adamv")
 

@@ -2,12 +2,14 @@
 
 import gzip
 import hashlib
+from contextlib import suppress
 
 import pytest
 
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split
+from phmrun.ledger.outcome import keep_data
 
 
 def test_a_checksum_is_of_the_content_wherever_it_lies(tmp_path):
@@ -37,3 +39,18 @@ def test_the_record_is_read_as_it_was_written(tmp_path):
         with pytest.raises(PhmrunError) as caught:
             run.data()
         assert caught.value.code is ExitCode.DATA
+
+
+def test_the_next_call_makes_up_for_an_interrupted_record(tmp_path, monkeypatch):
+    def interrupted(paths):
+        raise KeyboardInterrupt
+
+    run = Run.create(tmp_path / "runs", "nmt-x", "data: a\n")
+    for name in "ab":
+        (tmp_path / name).write_text("x")
+    keep_data(run, "data: a\n", {"test": [tmp_path / "a"]}, {})
+    with suppress(KeyboardInterrupt), monkeypatch.context() as patch:
+        patch.setattr(Split, "of", interrupted)
+        keep_data(run, "data: b\n", {"test": [tmp_path / "b"]}, {})
+    keep_data(run, "data: b\n", {"test": [tmp_path / "b"]}, {})
+    assert run.data().splits["test"].files[0].path == str(tmp_path / "b")

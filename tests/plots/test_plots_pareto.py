@@ -41,3 +41,8 @@ def test_labels_of_close_counts_differ():
     axis = draw_pareto(points, "test/bleu").axes[0].xaxis
     labels = axis.get_major_formatter().format_ticks(axis.get_majorticklocs())
     assert len(set(labels)) == len(labels)
+
+
+def test_a_cost_of_zero_is_shown():
+    axes = draw_pareto([Point("a", 0, 1.0, None), Point("b", 1000, 2.0, None)], "test/bleu").axes[0]
+    assert (axes.get_xscale(), axes.get_xlim()[0] <= 0) == ("linear", True)

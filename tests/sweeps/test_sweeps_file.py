@@ -94,18 +94,19 @@ def test_all_mistakes_at_once_with_their_lines(written):
 def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
     folder = tmp_path / "study"
     folder.mkdir()
-    for name in ("train.tsv", "dev.tsv", "mine.py", "more.yaml"):
+    for name in ("train.tsv", "dev.tsv", "mine.py", "more.yaml", "a[1].de"):
         (folder / name).write_text("")
     (folder / "sweep.yaml").write_text(
         "task: toy\nconfig: [more.yaml, configs/tasks/nmt.yaml]\nplugins: [mine.py]\n"
         "base: {data: {name: files, train: train.tsv, dev: dev.tsv, vectors: glove/a.txt, source: train, prefix: ./}}\n"
-        "grid: {data.train: [train.tsv, absent.tsv], layer: [dense]}\nexclude: [{data.train: train.tsv}]\n"
+        "grid: {data.train: [train.tsv, absent.tsv], layer: [dense]}\n"
+        "exclude: [{data.train: train.tsv}, {data.prefix: 'a[1].'}]\n"
     )
     monkeypatch.chdir(tmp_path)
     file = load_sweep("study/sweep.yaml").file
     data = {"train": "study/train.tsv", "dev": "study/dev.tsv", "vectors": "glove/a.txt"}
     assert file.base["data"] == {"name": "files", "source": "train", "prefix": "study/", **data}
-    assert file.exclude == [{"data.train": "study/train.tsv"}]
+    assert file.exclude == [{"data.train": "study/train.tsv"}, {"data.prefix": "study/a[1]."}]
     assert file.grid == {"data.train": ["study/train.tsv", "absent.tsv"], "layer": ["dense"]}
     assert (file.plugins, file.config) == (["study/mine.py"], ["study/more.yaml", "configs/tasks/nmt.yaml"])
 

@@ -64,3 +64,18 @@ def test_a_row_with_another_file_takes_no_checksums_of_the_first(nmt, tmp_path):
     nmt.write_text(nmt.read_text().replace(str(tmp_path / "corpus"), str(other)))
     (moved, *_) = planned(nmt, tmp_path / "runs").cells
     assert (moved.run_id != cell.run_id, moved.marks) == (True, planned(nmt, tmp_path / "no runs").cells[0].marks)
+
+
+def test_of_two_files_with_one_content_that_of_the_row_counts(nmt, tmp_path):
+    text, corpus, other = nmt.read_text(), str(tmp_path / "corpus"), str(tmp_path / "other")
+    shutil.copytree(corpus, other)
+    (cell, *_) = planned(nmt, tmp_path / "runs").cells
+    nmt.write_text(text.replace(corpus, other))
+    (*_, last) = planned(nmt, tmp_path / "runs").cells[:4]
+    for row in (cell, last):
+        done(tmp_path / "runs", row, row.marks)
+    shutil.rmtree(corpus)
+    shutil.rmtree(other)
+    for content in (text, text.replace(corpus, other)):
+        nmt.write_text(content)
+        assert planned(nmt, tmp_path / "runs").cells[0].run_id == cell.run_id

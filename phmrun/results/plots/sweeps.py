@@ -51,7 +51,7 @@ def draw_pareto(
         axes.errorbar(point.size, point.score, yerr=point.spread, fmt=style.marker, color=color, capsize=3, label=label)
     for name, value in baselines.items():  # An empty line has an entry in the legend only.
         axes.plot([], [], " ", label=f"{words(name)}: {value:.4g}")
-    wide = max(point.size for point in points) >= WIDE * min(point.size for point in points)
+    wide = 0 < WIDE * min(point.size for point in points) <= max(point.size for point in points)
     axes.set_xscale("log" if wide else "linear")
     if wide:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
