@@ -27,7 +27,7 @@ def plugin_error(error: BaseException) -> PhmrunError | None:
             if _is_plugin(str(frame.f_globals.get("__name__"))):
                 where = f"{frame.f_code.co_filename}:{line}"
                 return PhmrunError(f"the plug-in raises {summary}", where=where, hint=hint, code=ExitCode.TRAINING)
-    for used in () if isinstance(error, SystemExit) else _objects(error):
+    for used in () if isinstance(error, SystemExit | OSError | MemoryError) else _objects(error):
         what = f"{used.__name__} of the plug-in does not keep to its interface: {summary}"
         return PhmrunError(what, where=place_of(used), hint=hint, code=ExitCode.TRAINING)
     return None

@@ -158,7 +158,8 @@ class Registry:
         installed package announces under the name may be registered, too.
 
         Raises:
-            PhmrunError: (exit 2) The name is malformed, taken, or announced by an installed package for another object.
+            PhmrunError: (exit 2) The name is malformed, taken, or announced by an installed package for another object;
+                or the object cannot be called, as all but tasks, metrics and datasets are.
         """
         if not NAME.fullmatch(name):
             what = f"{name!a} is not a valid name of a {self.kind}"
@@ -172,6 +173,8 @@ class Registry:
         former, new = (re.sub(" at 0x[0-9a-f]+", "", title) for title in titles)
         if former != new:
             raise PhmrunError(f"the {self.kind} name {name!r} is already taken", hint=hint)
+        if not callable(value) and self not in (TASKS, METRICS, DATASETS):
+            raise PhmrunError(f"the {self.kind} {name!r} is no class or function, but {value!r:.40}")
         self._registered[name], frame = value, sys._getframe(1)
         self.places[name] = f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -23,6 +23,12 @@ CASES = {
     "exits": (LOSS.format("raise SystemExit(0)"), "loss=mine", 4, "mine.py:3: the plug-in raises SystemExit"),
     "inherits all but one": (MODULE, "loss=mine", 4, "mine.py:3: Mine of the plug-in does not keep"),
     "returns nothing": (LOSS.format("return None"), "loss=mine", 4, "mine.py:2: mine of the plug-in does not keep"),
+    "is no function": (
+        LOSS.format("pass").replace("mine)", "'mine')"),
+        "loss=mine",
+        2,
+        "no class or function, but 'mine'",
+    ),
     "exits at import": ("import sys\nsys.exit(0)\n", "clip=1", 2, "mine.py:2: the plug-in does not import"),
     "cannot be stored": (OPTIMIZER.format("collections.deque([1])"), "optimizer.name=mine", 4, "0/kept is deque"),
     "cannot be written": (OPTIMIZER.format("lambda: 1"), "optimizer.name=mine", 4, "0/kept is function"),

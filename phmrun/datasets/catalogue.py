@@ -141,9 +141,13 @@ class Catalogue:
         in the working folder.
 
         Raises:
-            PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names.
+            PhmrunError: (exit 2) The catalogue has no such dataset; the message lists the nearest names. Or a plug-in
+                has registered one under the name of a packaged one.
         """
         if name in self._datasets:
+            if name in DATASETS.names():
+                hint = "Register it under another name."
+                raise PhmrunError(f"the dataset name {name!r} is taken", where=DATASETS.places.get(name), hint=hint)
             return self._datasets[name]
         if name in DATASETS.names():
             return read_entry(name, DATASETS.get(name), DATASETS.places.get(name, "catalogue"))

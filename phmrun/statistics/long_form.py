@@ -5,6 +5,7 @@ results. Errors in the data name file and line.
 """
 
 import io
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ SYSTEMS = ("system", "model", "layer", "run")  # headings of the systems; the fi
 _SEED = re.compile(r"(?:seed|run|s)?[ _-]*(\d+)", re.IGNORECASE)
 """Heading of a seed's scores: 1, seed 1, run_1."""
 _SUMMARY = r"(?i)mean|average|avg|median|std|stdev|sd|sem|sum|total|all|min|max"  # no seed, but a figure of several
+ONE = ["system", "metric", "model_args"]  # what one score of the harness has of its own
 SAMPLES, RESULTS = "samples_", "results"  # of the harness: samples_TASK_TIME.jsonl, results_TIME.json
 DIVERGED = "A diverged run has the value nan."
 LARGEST = 1e100  # squares of larger values are no floats
@@ -37,22 +39,27 @@ def read_rows(files: Sequence[str], metric: str = "") -> DataFrame:
 
     ``NAME=PATH`` sets the system of a harness file, unless a file of that whole name exists; by default it is the model
     on record, or the name of the folder. A folder stands for all samples of the harness below it, or without any for
-    all results. Several results of a system and metric are its seeds. A file that begins with "{" is JSON, any other
-    one CSV or TSV.
+    all results. Results of several models with one name are its seeds. A file that begins with "{" is JSON, any
+    other one CSV or TSV.
 
     Args:
         files: Paths.
         metric: Name of scores that have none in their file.
 
     Raises:
-        PhmrunError: (exit 3) A file cannot be read or has none of these forms, or there are no scores.
+        PhmrunError: (exit 3) A file cannot be read or has none of these forms, a folder has two results of one model,
+            or there are no scores.
     """
     frames = []
     for file in files:
         name, separator, path = file.partition("=")
         if not separator or Path(file).exists():
             name, path = "", file
-        frames += [_read(source, name, metric) for source in _files(Path(path))]
+        read = pandas.concat([_read(source, name, metric) for source in _files(Path(path))], ignore_index=True)
+        for where in read["where"][read.duplicated(ONE)] if {*ONE} <= {*read} else ():
+            hint = "A second evaluation is no second seed: leave it out. Give models of other seeds one by one."
+            raise bad("a score of the same model was read before", where, hint=hint)
+        frames.append(read)
     rows = pandas.concat(frames, ignore_index=True) if frames else DataFrame()
     if rows.empty:
         raise bad("there are no scores", files[0] if files else "", hint=EXAMPLE)
@@ -85,6 +92,7 @@ def long_form(table: Any, metric: str = "") -> DataFrame:
         for where in frame["where"][texts[name] == ""]:
             hint = "--metric NAME names it." if name == "metric" else None
             raise bad(f"{name!r} is missing", where, valid=(*COLUMNS, *OPTIONAL), hint=hint)
+    texts["seed"] = texts["seed"].str.replace(r"^(\d+)\.0+$", r"\1", regex=True)  # as of a column with an empty cell
     for where in frame["where"][texts["seed"].str.fullmatch(_SUMMARY)]:
         raise bad("the row is no seed, but a summary of several", where, hint="Leave such rows out of the file.")
     values = [_number(value, where) for value, where in zip(frame["value"], frame["where"], strict=True)]
@@ -275,6 +283,7 @@ def _results(content: Mapping[str, Any], path: Path, system: str) -> list[dict[s
             "metric": f"{task}/{key.removesuffix(',none')}",
             "value": value,
             "fixed": True,
+            "model_args": json.dumps(content.get("config", {}).get("model_args", str(path))),
             "where": str(path),
         }
         for task, numbers in content["results"].items()

@@ -174,6 +174,8 @@ def decide(
     for wanted, option in ((reference, "--reference"), (trivial, "--trivial")):
         if wanted is not None and wanted not in systems:
             raise unknown("system", wanted, list(systems), where=option)
+    if reference == trivial:
+        raise PhmrunError("the trivial system is the reference itself", where="--trivial")
     seedless = not scored["seed"].any()
     items_known = all(system.items for system in systems.values() if system.name != trivial)
     population = Population(over) if over else Population.ITEMS if seedless and items_known else Population.SEEDS

@@ -10,6 +10,7 @@ import pandas
 import pytest
 
 import phmrun as package
+from phmrun.errors import PhmrunError
 from phmrun.statistics.long_form import long_form, read_rows
 
 
@@ -207,6 +208,11 @@ def test_results_of_the_harness_are_seeds_of_their_name(phmrun, tmp_path):
     assert facts["metric"] == "arc_easy/acc"
     assert facts["systems"]["tuned"]["seeds"] == 2
     assert facts["systems"]["tuned"]["difference"] == pytest.approx(0.1)
+    for time_of_day, args in (("03", "m"), ("04", "m")):
+        content = {"results": {"arc": {"acc,none": 0.5}}, "config": {"model_args": args}}
+        (tmp_path / "base-1" / f"results_2026-01-{time_of_day}.json").write_text(json.dumps(content))
+    again = phmrun("decide", *files, "--reference", "base", "--metric", "acc")
+    assert (again.code, "results_2026-01-04.json: a score of the same model was read before" in again.err) == (3, True)
 
 
 def test_a_thousand_systems_take_seconds(tmp_path):
@@ -274,6 +280,8 @@ def test_a_trivial_system_needs_no_items():
         for name, every in (("dense", 9), ("phm", 3))
         for item in range(400)
     ]
+    with pytest.raises(PhmrunError, match="the trivial system is the reference itself"):
+        package.decide(items, reference="dense", metric="test", trivial="dense")
     alone = package.decide(items, reference="dense", metric="test")
     beside = package.decide([*items, {"system": "majority", "metric": "test", "value": 0.5}], metric="test", **named)
     assert alone.judgements["phm"].verdict == beside.judgements["phm"].verdict == "different"
@@ -309,6 +317,7 @@ def test_the_only_metric_of_a_file_needs_no_name(phmrun, tmp_path):
 
 
 def test_a_table_that_was_read_is_read_again_as_it_is(tmp_path):
-    (tmp_path / "scores.csv").write_text("dataset,task,system,seed,metric,value\nd,t,a,1,acc,2\n")
+    (tmp_path / "scores.csv").write_text("dataset,task,system,seed,metric,value\nd,t,a,1.0,acc,2\n")
     rows = read_rows([str(tmp_path / "scores.csv")], "")
     assert [*long_form(rows)["metric"]] == [*rows["metric"]] == ["d/acc"]
+    assert [*rows["seed"]] == ["1"]

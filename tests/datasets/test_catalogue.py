@@ -99,6 +99,9 @@ def test_a_malformed_dataset_of_a_plug_in_names_its_file(tmp_path, monkeypatch):
     load_plugin(tmp_path / "mine.py")
     with pytest.raises(PhmrunError, match=r"mine\.py:2: x\.spilts: there is no key(.|\n)*mean 'splits'"):
         CATALOGUE.get("x")
+    DATASETS.add("multi30k", ENTRY)
+    with pytest.raises(PhmrunError, match="'multi30k' is taken"):
+        CATALOGUE.get("multi30k")
 
 
 @pytest.mark.parametrize(
