@@ -342,5 +342,5 @@ def run_trainer(trainer: pl.Trainer, module: TrainingModule, data: DataModule, c
 def quiet_lightning() -> None:
     """Set Lightning's loggers to errors only, or to info if phmrun prints debug messages."""
     details = logging.getLogger("phmrun").isEnabledFor(logging.DEBUG)
-    for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning.fabric", "lightning_fabric"):
+    for name in ("pytorch_lightning", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.INFO if details else logging.ERROR)

@@ -26,7 +26,7 @@ class Randomness(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep this process's states for the first batch.
 
-        A process without saved states keeps its present ones.
+        One without saved states is seeded by its rank.
         """
         states = state_dict["states"]
         self._restored = states[rank()] if rank() < len(states) else None

@@ -154,8 +154,9 @@ def sort(runs: Iterable[Run], key: str) -> list[Run]:
     name = key.removeprefix("-")
     require_column(runs, name, "--sort")
     valued = [(value_of(run, name), run.id, run) for run in runs]
-    missing = [item for item in valued if item[0] is None or item[0] != item[0]]  # no value, or NaN: never best
-    present = [item for item in valued if item not in missing]
+    lacks = [item[0] is None or item[0] != item[0] for item in valued]  # no value, or NaN: never best
+    missing = [item for item, lacking in zip(valued, lacks, strict=True) if lacking]
+    present = [item for item, lacking in zip(valued, lacks, strict=True) if not lacking]
     numeric = all(isinstance(item[0], int | float) for item in present)
     present.sort(key=lambda item: (item[0] if numeric else str(item[0]), item[1]))
     if key.startswith("-"):

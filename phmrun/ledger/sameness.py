@@ -85,7 +85,7 @@ def runs_beside(
 ) -> Iterator[tuple[Run, Changes]]:
     """Yield the runs whose ids differ from a run id in its digits only, with their changes, the latest update last.
 
-    Runs whose status or manifest cannot be read are left out.
+    Runs whose manifest cannot be read are left out.
     """
     beside, begin, text = {}, run_id.rpartition("-")[0], ""
     runs = list_runs(runs_dir)  # sorted by id

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from phmrun.config import Experiment
 from phmrun.engine.code import code_marks
 from phmrun.engine.counting import count_parameters
-from phmrun.engine.data import DataModule, build_data
+from phmrun.engine.data import build_data
 from phmrun.errors import PhmrunError
 from phmrun.registry import plugin_marks
 from phmrun.sweeps.cell import Inspect, Inspected
@@ -19,7 +19,7 @@ from phmrun.sweeps.cell import Inspect, Inspected
 TRAINING = {"seed", "batch", "training", "distillation", "decoding", "hardware", "logging", "provenance"}
 """Sections that neither the network nor the data depend on."""
 LAYERS = {"layer", "embedding", "output", "maps"}
-"""Sections that the data do not depend on. The network depends on the vocabulary's sizes and on these."""
+"""Sections that the data do not depend on. The network does, and on ``model`` and the vocabulary's sizes."""
 SMALL = 32 << 20
 """Limit in bytes of training data read for a plan; above it, the configured vocabulary sizes are counted."""
 Answer = TypeVar("Answer")
@@ -28,10 +28,10 @@ Answer = TypeVar("Answer")
 def inspector(plugins: Mapping[Path, str]) -> Inspect:
     """Return an inspector of experiments that caches counts and checksums.
 
-    It counts the parameters for the vocabulary of the data if they are on this machine and their training files have at
-    most 32 MiB, else for the configured sizes. It raises a `PhmrunError` (exit 2) if the network cannot be built, or
-    (exit 3) if the data are missing or malformed. Errors are cached, too. Checksums include those of
-    plug-ins and code. The result says whether the count is that of the data's vocabulary.
+    It counts the parameters for the vocabulary of the data if they are on this machine and small (``SMALL``), else for
+    the configured sizes. It raises a `PhmrunError` (exit 2) if the network cannot be built, or (exit 3) if the data are
+    missing or malformed. Errors are cached, too. Checksums include those of plug-ins and code. The result says whether
+    the count is that of the data's vocabulary.
 
     Args:
         plugins: Checksums of the user's plug-ins, by file.
@@ -39,24 +39,14 @@ def inspector(plugins: Mapping[Path, str]) -> Inspect:
     data_by_settings: dict[str, Any] = {}
 
     def data_of(config: Experiment) -> tuple[dict[str, str], tuple[int, ...] | None]:
-        """Return the checksums of data and plug-ins, and vocabulary sizes.
-
-        The sizes are ``None`` if the training files have more than 32 MiB.
-
-        Raises:
-            PhmrunError: (exit 3) The training data are missing or malformed.
-        """
+        """Return the checksums of data and plug-ins, and vocabulary sizes; ``None`` for large data."""
         data = build_data(config)
         data.require("train")
-        return {**data.fingerprints(), **plugin_marks(plugins)}, _learnt_sizes(data)
+        small = sum(path.stat().st_size for path in data.sources("train")) <= SMALL
+        return {**data.fingerprints(), **plugin_marks(plugins)}, data.vocabulary.sizes if small else None
 
     def inspect(config: Experiment) -> Inspected:
-        """Return parameters, checksums, and True if the count is exact.
-
-        Raises:
-            PhmrunError: (exit 2) The network cannot be built; raised before an error of the data. (exit 3) The data are
-                missing or malformed.
-        """
+        """Return parameters, checksums, and True if the count is exact; an error of the network goes first."""
         values = config.model_dump(mode="json", exclude=TRAINING)
         absent: PhmrunError | None = None
         try:
@@ -95,12 +85,3 @@ def _once(answers: dict[str, Any], about: object, look: Callable[[], Answer]) ->
     if isinstance(answers[key], PhmrunError):
         raise answers[key]
     return answers[key]
-
-
-def _learnt_sizes(data: DataModule) -> tuple[int, ...] | None:
-    """Return the sizes of the vocabulary built from the data.
-
-    The result is ``None`` if the training files have more than 32 MiB.
-    """
-    size = sum(path.stat().st_size for path in data.sources("train"))
-    return data.vocabulary.sizes if size <= SMALL else None

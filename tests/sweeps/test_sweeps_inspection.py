@@ -34,8 +34,8 @@ def test_what_is_the_same_is_looked_at_once(nmt, monkeypatch):
     built, read = [], []
     monkeypatch.setattr(inspection, "_COUNTS", {})
     monkeypatch.setattr(inspection, "count_parameters", lambda config, sizes: built.append(config) or {"total": 1})
-    monkeypatch.setattr(inspection, "_learnt_sizes", lambda data: (160, 160))
     data = SimpleNamespace(fingerprints=lambda: {"text": "0123"}, require=lambda *splits: None)
+    data.sources, data.vocabulary = lambda split: [], SimpleNamespace(sizes=(160, 160))
     monkeypatch.setattr(inspection, "build_data", lambda config: read.append(config) or data)
     nmt.write_text(nmt.read_text().replace("grid: {", "grid: {training.clip: [1, 2], "))
     created = plan(load_sweep(str(nmt)), inspector({}), options_of)
