@@ -61,7 +61,8 @@ def compress(
         output: Structure of the output layer, if it is not tied to the embedding.
         set_: Option of the structure (layer.rank=16), or any configuration key of the new run, such as data.prefix for
             other data of calibration and training; may be repeated.
-        budget: Fraction of the model's parameters to keep, such as 1/2; some matrices may stay dense.
+        budget: Largest share of the model's parameters to keep, such as 1/2; some matrices may stay dense, and fewer
+            parameters are kept where more do not lower the loss.
         allocate: How --budget finds the structure and size of each matrix: by the calibration loss with each candidate
             (loss, the default), or by the error of its outputs, for large models (error).
         steps: Optimizer steps of training after the fit; 0: no training. By default from 0.3 of the run's highest
