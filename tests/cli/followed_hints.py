@@ -20,9 +20,8 @@ class Hint(NamedTuple):
     """Hint of a message, and the way to follow it.
 
     Attributes:
-        text: Fragment of the text in the code; ``X`` is any value.
+        text: Regex of the hint, whose group is the printed command, or options to add to the command that provoked it.
         provoke: Command that prints the message; ``{nmt}`` and ``{sva}`` are runs.
-        follow: Regex whose group is the printed command, or options to add to the command that provoked it.
         prepare: Changes the folder first.
         fill: Values of the hint's placeholders.
         also: Options added to the followed command, to keep it small.
@@ -32,7 +31,6 @@ class Hint(NamedTuple):
 
     text: str
     provoke: str
-    follow: str
     prepare: Callable[[Path], None] = lambda folder: None
     fill: Mapping[str, str] = {}
     also: str = ""
@@ -46,14 +44,10 @@ def empty_line(folder: Path) -> None:
     path.write_text("\n" + path.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
 
 
-def reorder(split: str) -> Callable[[Path], None]:
-    """Sort the lines of a split of agreement."""
-
-    def prepare(folder: Path) -> None:
-        path = folder / f"sva-data/{split}.tsv"
-        path.write_text("".join(sorted(path.read_text(encoding="utf-8").splitlines(keepends=True))), encoding="utf-8")
-
-    return prepare
+def reorder(folder: Path) -> None:
+    """Sort the lines of the test set of agreement."""
+    path = folder / "sva-data/test.tsv"
+    path.write_text("".join(sorted(path.read_text(encoding="utf-8").splitlines(keepends=True))), encoding="utf-8")
 
 
 def move(source: str, target: str) -> Callable[[Path], None]:
@@ -93,188 +87,103 @@ def restored(folder: Path) -> None:
 
 
 def write(name: str, content: str) -> Callable[[Path], None]:
-    """Write a file."""
-    return lambda folder: (folder / name).write_text(content, encoding="utf-8") and None
+    """Write a file, or the one that matches."""
+    return lambda folder: next(folder.glob(name), folder / name).write_text(content, encoding="utf-8") and None
 
 
 MINE = (ROOT / "examples/my_layers.py").read_text(encoding="utf-8").replace('"mine"', '"own-layer"')
 VECTORS = "".join(f"{word} 1 2 3 4 5\n" for word in sorted(WORDS))
 NMT, SVA, NLI = (f"train {task} --config {task}.yaml {RUNS}" for task in ("nmt", "sva", "nli"))
+NO_DEV = f"train sva --train sva-data/train.tsv {SHORT}"
 TEST_FILES = {"--test-src FILE": "--test-src nmt-data/test.aa", "--test-tgt FILE": "--test-tgt nmt-data/test.bb"}
-RAN = r"(phmrun [^\n`;]*)"
+EVAL = r"(phmrun eval [^\n`;]*)"
 """Command up to the end of its line or quotation."""
+RUN = {"RUN": "{sva}"}
 HINTS = [
     # data
-    Hint("train with --set data.empty=drop", NMT, r"with (--set data.empty=drop)", empty_line),
+    Hint("train with (--set data.empty=drop)", NMT, empty_line),
+    Hint("(--set data.hold_out=0.1) takes a tenth of the training data instead", NO_DEV),
+    Hint("# next: (phmrun train .*)", "schema sva --files", sample_files, also=SHORT),
     Hint(
-        "--set data.hold_out=0.1 takes a tenth of the training data instead",
-        f"train sva --train sva-data/train.tsv {SHORT}",
-        r"(--set data.hold_out=0.1) takes",
+        "Add (--embedding projective --set embedding.width=5):",
+        f"{NLI} --set data.vectors=v.txt",
+        write("v.txt", VECTORS),
     ),
-    Hint("# next: phmrun train X X", "schema sva --files", r"next: (.*)", sample_files, also=SHORT),
+    Hint("# no validation files: (--set data.hold_out=0.1)", "schema sva --files", fill={"schema sva --files": NO_DEV}),
     Hint(
-        "Add --embedding projective --set embedding.width=X",
-        f"{NLI} --set data.vectors=vectors.txt",
-        r"Add (--embedding projective --set embedding.width=5):",
-        write("vectors.txt", VECTORS),
-    ),
-    Hint(
-        "# no validation files: --set data.hold_out=0.1",
-        "schema sva --files",
-        r"files: (--set \S+)",
-        fill={"schema sva --files": f"train sva --train sva-data/train.tsv {SHORT}"},
-    ),
-    Hint(
-        "Name another with --train",
+        r"Name another with (--train)\.",
         f"train sva --dev sva-data/dev.tsv {SHORT} --train none.tsv",
-        r"with (--train)\.",
         also="sva-data/train.tsv",
         without="--train none.tsv",
     ),
-    Hint("Name the files with --prefix", f"{NMT} --prefix none/", r"with (--prefix)", also="nmt-data/"),
+    Hint("Name the files with (--prefix)", f"{NMT} --prefix none/", also="nmt-data/"),
     # evaluation
-    Hint("Run: phmrun eval X X", "eval {nmt} --test nmt-data/test.aa", r"Run: " + RAN, fill=TEST_FILES),
+    Hint(f"Run: {EVAL}", "eval {nmt} --test nmt-data/test.aa", fill=TEST_FILES),
+    Hint(f"under a name of its own: {EVAL}", "eval {sva} --split test", reorder, {"FILE": "sva-data/test.tsv"}),
     Hint(
-        "score this one under a name of its own: phmrun eval X X",
+        f"its old name if its content is the same: {EVAL}",
         "eval {sva} --split test",
-        r"own: " + RAN,
-        reorder("test"),
-        fill={"FILE": "sva-data/test.tsv"},
-    ),
-    Hint(
-        "which has its old name if its content is the same: phmrun eval X X",
-        "eval {sva} --split test",
-        r"is the same: " + RAN,
         move("sva-data/test.tsv", "moved.tsv"),
-        fill={"FILE": "moved.tsv"},
+        {"FILE": "moved.tsv"},
     ),
-    Hint("Use --src and --tgt", "eval {nmt} --src nmt-data/test.aa", r"and (--tgt)", also="nmt-data/test.bb"),
-    Hint(
-        "--checkpoint last takes the last ones",
-        "eval {sva}",
-        r"(--checkpoint last) takes",
-        remove("elsewhere/sva-*/checkpoints/best*"),
-    ),
-    Hint("Use --average X", "eval {sva} --average 9", r"Use (--average \d+)"),
-    Hint(
-        "`phmrun runs reproduce X` trains it again.",
-        "eval {sva}",
-        r"`" + RAN + "`",
-        remove("elsewhere/sva-*/checkpoints/*"),
-    ),
-    Hint(
-        "`phmrun runs reproduce X` trains it again",
-        "eval latest --runs-dir restored",
-        r"`" + RAN,
-        restored,
-    ),
-    Hint("`phmrun verify X` names", "eval {sva}", r"`" + RAN + "`", remove("elsewhere/sva-*/data.json"), code=3),
-    Hint(
-        "or start the run over (--restart)",
-        SVA,
-        r"over \((--restart)\)",
-        lambda folder: next(folder.glob("elsewhere/sva-*/status.json")).write_text("{") and None,
-        also="--yes",
-    ),
-    Hint("`phmrun runs list` shows", "eval nothing", r"`(phmrun runs list)`"),
-    Hint("Use --yes to delete without a question", "runs rm {sva}", r"Use (--yes) to"),
+    Hint("Use --src and (--tgt)", "eval {nmt} --src nmt-data/test.aa", also="nmt-data/test.bb"),
+    Hint("(--checkpoint last) takes the last ones", "eval {sva}", remove("elsewhere/sva-*/checkpoints/best*")),
+    Hint(r"Use (--average \d+)", "eval {sva} --average 9"),
+    Hint(r"`(phmrun runs reproduce [^`]*)` trains it again\.", "eval {sva}", remove("elsewhere/sva-*/checkpoints/*")),
+    Hint("`(phmrun runs reproduce [^`]*)` trains it again", "eval latest --runs-dir restored", restored),
+    Hint("`(phmrun verify [^`]*)` names", "eval {sva}", remove("elsewhere/sva-*/data.json"), code=3),
+    Hint(r"or start the run over \((--restart)\)", SVA, write("elsewhere/sva-*/status.json", "{"), also="--yes"),
+    Hint("`(phmrun runs list)` shows", "eval nothing"),
+    Hint("Use (--yes) to delete without a question", "runs rm {sva}"),
     # training
-    Hint("--restart trains it from the start", SVA, r"(--restart) trains", also="--yes"),
-    Hint("Use --restart --yes to delete it", f"{SVA} --restart", r"Use --restart (--yes) to"),
-    Hint("`phmrun train X --dry-run` prints", "train sva --max-steps 0", r"`(phmrun train sva --dry-run)`"),
+    Hint("(--restart) trains it from the start", SVA, also="--yes"),
+    Hint("Use --restart (--yes) to delete it", f"{SVA} --restart"),
+    Hint("`(phmrun train sva --dry-run)` prints", "train sva --max-steps 0"),
+    Hint("add (--set training.max_epochs=null)", f"{SVA} --max-epochs 1 --max-steps 99"),
+    Hint("Give (--max-steps) or", f"{SVA} --set training.max_steps=null", also="1"),
+    Hint("Give (--max-steps) more than ", f"{SVA} --extend {{sva}} --max-steps 1", also="3"),
+    Hint("Name it with (--extend RUN),", f"{SVA} --layer added", fill=RUN),
+    Hint("draw the weights: (--set layer.base=random)", f"{SVA} --layer added"),
+    Hint("Use (--layer added)", f"{SVA} --set adapts={{sva}}"),
+    Hint(f"to score it as it is: {EVAL}", f"{SVA} --max-steps 4000 --max-time 0:00:01 --set training.patience=0"),
+    Hint("use (--embedding projective)", "count-params nmt --layer projective", without="--layer projective"),
+    Hint("or (--set model.tie=none)", "count-params nmt --output phm --set output.n=4"),
+    Hint(r"as in (--set \S+)", "count-params nmt --set training.seed", without="--set training.seed"),
+    Hint("(phmrun count-params nmt), or", "count-params"),
     Hint(
-        "add --set training.max_epochs=null",
-        f"{SVA} --max-epochs 1 --max-steps 99",
-        r"add (--set training.max_epochs=null)",
-    ),
-    Hint("Give --max-steps or", f"{SVA} --set training.max_steps=null", r"Give (--max-steps)", also="1"),
-    Hint("Give --max-steps more than X", f"{SVA} --extend {{sva}} --max-steps 1", r"(--max-steps) more", also="3"),
-    Hint("Name it with --extend RUN", f"{SVA} --layer added", r"with (--extend RUN),", fill={"RUN": "{sva}"}),
-    Hint("draw the weights: --set layer.base=random", f"{SVA} --layer added", r"weights: (--set layer.base=random)"),
-    Hint("Use --layer added", f"{SVA} --set adapts={{sva}}", r"Use (--layer added)"),
-    Hint(
-        "phmrun eval X",
-        f"{SVA} --max-steps 4000 --max-time 0:00:01 --set training.patience=0",
-        r"to score it as it is: (phmrun .*)",
-    ),
-    Hint(
-        "use --embedding",
-        "count-params nmt --layer projective",
-        r"use (--embedding projective)",
-        without="--layer projective",
-    ),
-    Hint("or --set model.tie=none", "count-params nmt --output phm --set output.n=4", r"or (--set model.tie=none)"),
-    Hint("as in --set X", "count-params nmt --set training.seed", r"as in (--set \S+)", without="--set training.seed"),
-    Hint("phmrun count-params nmt, or", "count-params", r"(phmrun count-params nmt), or"),
-    Hint(
-        "one of your own needs --plugin FILE",
-        f"{SVA} --layer own-layer",
-        r"needs (--plugin FILE)",
-        write("mine.py", MINE),
-        fill={"FILE": "mine.py"},
+        "one of your own needs (--plugin FILE)", f"{SVA} --layer own-layer", write("mine.py", MINE), {"FILE": "mine.py"}
     ),
     # compression and export
     Hint(
-        "Update it: phmrun train … --extend X",
+        r"Update it: (phmrun train … --extend \S+)",
         "compress {sva} --layer added",
-        r"(phmrun train … --extend \S+)",
         fill={"train …": f"{SVA} --layer added --max-steps 4"},
     ),
-    Hint("phmrun export X --format onnx", "export {sva} --format ctranslate2", RAN),
-    Hint("use --calibrate 8", "compress {sva} --layer low-rank --budget 0.9 --calibrate 0", r"use (--calibrate 8)"),
-    Hint(
-        "Use --format safetensors with --factored",
-        "export {sva} --factored --format ctranslate2",
-        r"Use (--format safetensors)",
-    ),
-    Hint("`phmrun doctor` shows", f"{SVA} --set hardware.accelerator=gpu", r"`(phmrun doctor)`"),
-    Hint("Use X or more", "compress {sva} --layer low-rank --budget 0.01", r"Use (--budget [\d.]+) or"),
-    Hint(
-        "Give an empty folder with --out",
-        "export {nmt} --format ctranslate2 --out nmt-data",
-        r"with (--out)",
-        also="new",
-    ),
+    Hint(r"(phmrun export [^\n`;]* --format onnx[^\n`;]*)", "export {sva} --format ctranslate2"),
+    Hint("use (--calibrate 8)", "compress {sva} --layer low-rank --budget 0.9 --calibrate 0"),
+    Hint("Use (--format safetensors) with --factored", "export {sva} --factored --format ctranslate2"),
+    Hint("`(phmrun doctor)` shows", f"{SVA} --set hardware.accelerator=gpu"),
+    Hint(r"Use (--budget [\d.]+) or more", "compress {sva} --layer low-rank --budget 0.01"),
+    Hint("Give an empty folder with (--out)", "export {nmt} --format ctranslate2 --out nmt-data", also="new"),
     # sweeps, tables, results
+    Hint("`(phmrun train TASK)` makes one", "table --runs-dir none", fill={"TASK": "sva"}, also="--config sva.yaml"),
+    Hint("`(phmrun sweep sweep.yaml --plan)` shows", "table sweep.yaml"),
     Hint(
-        "`phmrun train TASK` makes one",
-        "table --runs-dir none",
-        r"`(phmrun train TASK)`",
-        fill={"TASK": "sva"},
-        also="--config sva.yaml",
-    ),
-    Hint(
-        "`phmrun sweep sweep.yaml --plan` shows",
-        "table sweep.yaml",
-        r"`(phmrun sweep sweep.yaml --plan)`",
-    ),
-    Hint(
-        "`phmrun bench run RUN` measures",
+        "`(phmrun bench run RUN)` measures",
         "table {sva} --score time/step",
-        r"`(phmrun bench run RUN)`",
-        fill={"RUN": "{sva}"},
+        fill=RUN,
         also="--batches 1 --items 4 --repeats 1",
     ),
+    Hint("`(phmrun count-params --paper .*?)`", "sweep configs/papers/matsuno/table4.yaml"),
+    Hint("As in (--only layer=phm) --only seed=1", "sweep sweep.yaml --plan --only layer", without="--only layer"),
     Hint(
-        "`phmrun count-params --paper X`",
-        "sweep configs/papers/matsuno/table4.yaml",
-        r"`(phmrun count-params --paper .*?)`",
-    ),
-    Hint(
-        "As in --only X",
-        "sweep sweep.yaml --plan --only layer",
-        r"As in (--only layer=phm) --only seed=1",
-        without="--only layer",
-    ),
-    Hint(
-        "`phmrun results add FILE|RUN… --to DIR/NAME`",
+        r"`(phmrun results add FILE\|RUN… --to DIR/NAME)`",
         "results restore results",
-        r"`(phmrun results add .*?)`",
         fill={"FILE|RUN…": "{sva}", "DIR/NAME": "results/own"},
     ),
     # parts of one's own
-    Hint("Next: X --plugin X", "new structure tiled", r"Next: (.*)"),
-    Hint("Next: X --plugin X", "new metric second", r"Next: (.*)", also="--config sva.yaml"),
-    Hint("Next: X --plugin X", "new task reviews", r"Next: (.*)"),
-    Hint("Next: X --plugin X", "new network slow", r"Next: (.*)", also="--config sva.yaml"),
+    Hint("Next: (.* --plugin .*)", "new structure tiled"),
+    Hint("Next: (.* --plugin .*)", "new metric second", also="--config sva.yaml"),
+    Hint("Next: (.* --plugin .*)", "new task reviews"),
+    Hint("Next: (.* --plugin .*)", "new network slow", also="--config sva.yaml"),
 ]

@@ -69,9 +69,8 @@ def test_a_followed_hint_works(hint: Hint, folder: Path, phmrun) -> None:
     hint.prepare(folder)
     first = phmrun(*shlex.split(provoke))
     message = first.out + first.err
-    text = re.search(re.escape(hint.text).replace("X", ".*?"), message)
-    printed = re.search(hint.follow, message)
-    if not (text and printed):
+    printed = re.search(hint.text, message)
+    if not printed:
         pytest.fail(f"{hint.text!r} is not a hint of: phmrun {provoke}\n{message}", pytrace=False)
     kept = provoke.replace(hint.without, "")
     # Options are added to the command that provoked the hint.
