@@ -117,9 +117,8 @@ def test_a_network_has_a_version_of_its_own(options_of, monkeypatch):
         return run_id(resolve(schema, sources, options_of).config, fingerprints={})
 
     names = {network: name(network) for network in ("lstm", "awd-lstm", "transformer-xl")}
-    monkeypatch.setattr(
-        schema.model_fields["model"].annotation, "versions", {"network=transformer-xl": 7, "weight_dropout": 2}
-    )
+    versions = {"network=transformer-xl": 7, "weight_dropout": 2}
+    monkeypatch.setattr(schema.model_fields["model"].annotation, "versions", versions)
     assert {network for network in names if name(network) != names[network]} == {"transformer-xl"}
 
 
@@ -160,35 +159,19 @@ def test_version_and_fingerprints_matter(schema, name_of):
     assert name_of({}, {"plugin": "ab"}) != name_of({}, {"data": "ab"})
 
 
+def below(section, **values):
+    return {f"{section}.{key}": value for key, value in values.items()}
+
+
 DEFAULTS = {
     1: {
-        "seed": 1,
-        "data.name": "builtin",
-        "layer.structure": "dense",
-        "embedding.structure": "dense",
-        "output.structure": "dense",
-        "batch.unit": "tokens",
-        "batch.size": 4096,
-        "training.max_steps": None,
-        "training.max_epochs": None,
-        "training.precision": "32",
-        "training.optimizer.name": "adam",
-        "training.optimizer.lr": None,
-        "training.optimizer.betas": (0.9, 0.98),
-        "training.optimizer.eps": 1e-09,
-        "training.optimizer.weight_decay": 0.0,
-        "training.schedule.name": "noam",
-        "training.schedule.warmup": 4000,
-        "training.schedule.factor": 1.0,
-        "training.label_smoothing": 0.1,
-        "training.clip": 0.0,
-        "training.accumulate": 1,
-        "training.validate_every": 1000,
-        "training.checkpoint_every": 1000,
-        "training.keep_last": 1,
-        "training.average": 0,
-        "training.patience": 0,
-        "training.monitor": "loss",
+        **{"seed": 1, "data.name": "builtin", "batch.unit": "tokens", "batch.size": 4096},
+        **{f"{section}.structure": "dense" for section in ("layer", "embedding", "output")},
+        **below("training", max_steps=None, max_epochs=None, precision="32", label_smoothing=0.1, clip=0.0),
+        **below("training", accumulate=1, validate_every=1000, checkpoint_every=1000, keep_last=1, average=0),
+        **below("training", patience=0, monitor="loss"),
+        **below("training.optimizer", name="adam", lr=None, betas=(0.9, 0.98), eps=1e-09, weight_decay=0.0),
+        **below("training.schedule", name="noam", warmup=4000, factor=1.0),
     }
 }
 

@@ -38,23 +38,11 @@ def write_corpus(directory: Path, seed: int = 0) -> Path:
 def nmt(directory: Path) -> dict[str, Any]:
     """Translation of the made-up language."""
     write_corpus(directory)
+    vocabulary = {"kind": "word", "size": 160, "multiple_of": 16}
+    sizes = {"width": 32, "feedforward": 48, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
     return {
-        "data": {
-            "prefix": f"{directory}/",
-            "source": "aa",
-            "target": "bb",
-            "vocabulary": {"kind": "word", "size": 160, "multiple_of": 16},
-        },
-        "model": {
-            "width": 32,
-            "feedforward": 48,
-            "heads": 2,
-            "encoder_layers": 1,
-            "decoder_layers": 1,
-            "dropout": 0.2,
-            "attention_dropout": 0.1,
-            "activation_dropout": 0.1,
-        },
+        "data": {"prefix": f"{directory}/", "source": "aa", "target": "bb", "vocabulary": vocabulary},
+        "model": {**sizes, "dropout": 0.2, "attention_dropout": 0.1, "activation_dropout": 0.1},
         "batch": {"unit": "tokens", "size": 80},
         "decoding": {"beam": 2, "max_length_ratio": 1.0, "max_length_offset": 4},
     }
@@ -90,14 +78,17 @@ def write_agreement(directory: Path, seed: int = 0) -> Path:
     return write_rows(directory, seed, row)
 
 
+def own_files(directory: Path, suffix: str, **vocabulary: int) -> dict[str, Any]:
+    """The section of data that names the files of a directory."""
+    files = {split: str(directory / f"{split}.{suffix}") for split in SPLITS}
+    return {**files, "vocabulary": {"multiple_of": 16, **vocabulary}}
+
+
 def sva(directory: Path) -> dict[str, Any]:
     """The number of a verb after made-up prefixes."""
     write_agreement(directory)
     return {
-        "data": {
-            **{split: str(directory / f"{split}.tsv") for split in SPLITS},
-            "vocabulary": {"size": 96, "multiple_of": 16},
-        },
+        "data": own_files(directory, "tsv", size=96),
         "model": {"width": 32, "feedforward": 48, "heads": 2, "layers": 1},
         "batch": {"unit": "sentences", "size": 12},
     }
@@ -106,21 +97,11 @@ def sva(directory: Path) -> dict[str, Any]:
 def parse(directory: Path) -> dict[str, Any]:
     """Trees of a made-up language."""
     write_trees(directory)
+    names = ("word_width", "tag_width", "character_width", "character_hidden", "hidden", "label_width")
+    widths = dict.fromkeys(names, 16)
     return {
-        "data": {
-            **{split: str(directory / f"{split}.conllu") for split in SPLITS},
-            "vocabulary": {"multiple_of": 16},
-        },
-        "model": {
-            "word_width": 16,
-            "tag_width": 16,
-            "character_width": 16,
-            "character_hidden": 16,
-            "hidden": 16,
-            "layers": 2,
-            "arc_width": 32,
-            "label_width": 16,
-        },
+        "data": own_files(directory, "conllu"),
+        "model": {**widths, "layers": 2, "arc_width": 32},
         "batch": {"unit": "tokens", "size": 60},
     }
 
@@ -129,10 +110,7 @@ def lm(directory: Path) -> dict[str, Any]:
     """Running text of a made-up language, in segments of random length."""
     write_corpus(directory)
     return {
-        "data": {
-            **{split: str(directory / f"{split}.aa") for split in SPLITS},
-            "vocabulary": {"multiple_of": 16},
-        },
+        "data": own_files(directory, "aa"),
         "model": {"width": 32, "hidden": 48},
         "batch": {"size": 8, "length": 8, "random_length": True},
         "training": {"activation_penalty": 2.0, "change_penalty": 1.0},
@@ -157,22 +135,14 @@ def nli(directory: Path) -> dict[str, Any]:
     """Inference over made-up pairs."""
     write_inference(directory)
     return {
-        "data": {
-            **{split: str(directory / f"{split}.tsv") for split in SPLITS},
-            "vocabulary": {"size": 80, "multiple_of": 16},
-        },
+        "data": own_files(directory, "tsv", size=80),
         "model": {"width": 48, "hidden": 32, "mlp": 32, "dropout": 0.1, "word_dropout": 0.1},
         "batch": {"unit": "sentences", "size": 12},
     }
 
 
 SETTINGS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "lm": lm,
-    "nli": nli,
-    "nmt": nmt,
-    "parse": parse,
-    "style": style,
-    "sva": sva,
+    settings.__name__: settings for settings in (lm, nli, nmt, parse, style, sva)
 }
 """What is particular to a task, given a directory for its corpus. A new task has ``tiny_<task>.py`` with its tests."""
 
@@ -203,15 +173,8 @@ SQUARE: dict[str, dict[str, Any]] = {
 structure is refused."""
 
 TRAINING = {
-    "max_steps": 10,
-    "optimizer": {"lr": 0.003},
-    "schedule": {"name": "inverse-sqrt", "warmup": 4},
-    "accumulate": 2,
-    "validate_every": 3,
-    "checkpoint_every": 2,
-    "keep_last": 3,
-    "average": 2,
-    "patience": 5,
+    **{"max_steps": 10, "optimizer": {"lr": 0.003}, "schedule": {"name": "inverse-sqrt", "warmup": 4}},
+    **{"accumulate": 2, "validate_every": 3, "checkpoint_every": 2, "keep_last": 3, "average": 2, "patience": 5},
 }
 """Checkpoints and validations at different steps, both within the first epoch and across epochs."""
 
