@@ -13,19 +13,13 @@ from phmrun.errors import PhmrunError
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     directory = write_agreement(tmp_path_factory.mktemp("agreement"))
+    sizes = {"model.width": 32, "model.feedforward": 48, "model.heads": 2}
     return {
         "layer": "phm",
         "n": 4,
         **{f"{split}_file": str(directory / f"{split}.tsv") for split in ("train", "dev", "test")},
         "max_steps": 4,
-        "settings": {
-            "model.width": 32,
-            "model.feedforward": 48,
-            "model.heads": 2,
-            "batch.size": 12,
-            "training.validate_every": 2,
-            "logging.wandb": "disabled",
-        },
+        "settings": {**sizes, "batch.size": 12, "training.validate_every": 2, "logging.wandb": "disabled"},
     }
 
 

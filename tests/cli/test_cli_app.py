@@ -97,12 +97,6 @@ def test_every_error_has_its_exit_code(phmrun, experiment, error, code, text):
 
 
 def test_global_options_move_to_the_front():
-    assert _globals_first(["train", "nmt", "-v", "--n", "8", "--debug"]) == [
-        "-v",
-        "--debug",
-        "train",
-        "nmt",
-        "--n",
-        "8",
-    ]
+    moved = ["-v", "--debug", "train", "nmt", "--n", "8"]
+    assert _globals_first(["train", "nmt", "-v", "--n", "8", "--debug"]) == moved
     assert _globals_first(["predict", "--", "-v"]) == ["predict", "--", "-v"]

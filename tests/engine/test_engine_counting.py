@@ -14,14 +14,8 @@ from phmrun.registry import OPTIMIZERS, TASKS
 from phmrun.tasks.nmt.config import TranslationExperiment
 
 FIXED = {
-    "norm": "pre",
-    "normalization": "layer",
-    "positions": "sinusoidal",
-    "attention_maps": "joint",
-    "bias": False,
-    "feedforward_bias": True,
-    "output_bias": False,
-    "tie": "all",
+    **{"norm": "pre", "normalization": "layer", "positions": "sinusoidal", "attention_maps": "joint", "tie": "all"},
+    **{"bias": False, "feedforward_bias": True, "output_bias": False},
 }
 
 

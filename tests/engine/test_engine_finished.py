@@ -15,15 +15,9 @@ from phmrun.engine.trained_model import open_run
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.ledger import Run, State
 
+STEPS = {"max_steps": 300, "validate_every": 100, "checkpoint_every": 100, "patience": 0}
 LONGER = {
-    "training": {
-        "max_steps": 300,
-        "validate_every": 100,
-        "checkpoint_every": 100,
-        "optimizer": {"lr": 0.01},
-        "schedule": {"warmup": 20},
-        "patience": 0,
-    },
+    "training": {**STEPS, "optimizer": {"lr": 0.01}, "schedule": {"warmup": 20}},
     "model": {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0},
 }
 

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.long
 
 PHM = {"structure": "phm", "n": 4}
 DEFINE = {"structure": "define", "width": 8, "expansion": 32, "depth": 2, "max_groups": 4, "multiple_of": 8}
+PROJECTIVE = {"structure": "projective", "width": 4}
 CLUSTERS = {"structure": "adaptive", "cutoffs": [8, 20]}
 
 
@@ -33,19 +34,8 @@ def lstm(**options):
 
 
 def transformer_xl(**options):
-    return built(
-        TransformerXL,
-        40,
-        width=16,
-        inner=32,
-        heads=2,
-        head_width=8,
-        layers=2,
-        memory=3,
-        output_bias=True,
-        layer=PHM,
-        **options,
-    )
+    sizes = {"width": 16, "inner": 32, "heads": 2, "head_width": 8, "layers": 2, "memory": 3}
+    return built(TransformerXL, 40, **sizes, output_bias=True, layer=PHM, **options)
 
 
 def parser(**options):
@@ -66,11 +56,7 @@ NETWORKS = {
     "encoder": (encoder, {"embedding": DEFINE, "pooling": "max-mean"}, classification_graph),
     "encoder-last": (encoder, {"embedding": CLUSTERS, "pooling": "last"}, classification_graph),
     "lstm-pairs": (pair_reader, {"embedding": PHM}, partial(classification_graph, sentences=2)),
-    "lstm-prefixes": (
-        pair_reader,
-        {"embedding": {"structure": "projective", "width": 4}, "sentences": 1},
-        classification_graph,
-    ),
+    "lstm-prefixes": (pair_reader, {"embedding": PROJECTIVE, "sentences": 1}, classification_graph),
     "lstm-lm": (lstm, {"embedding": PHM}, language_model_graph),
     "lstm-lm-define": (lstm, {"embedding": DEFINE}, language_model_graph),
     "lstm-lm-adaptive": (lstm, {"embedding": CLUSTERS, "tie": False}, language_model_graph),

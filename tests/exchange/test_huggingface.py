@@ -65,20 +65,12 @@ def marian(directory):
     processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
     names = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
     names += ["<pad>"]
+    last = len(names) - 1
     sizes = {"d_model": 16, "encoder_layers": 2, "decoder_layers": 1, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24}
-    config = transformers.MarianConfig(
-        vocab_size=len(names),
-        pad_token_id=len(names) - 1,
-        decoder_start_token_id=len(names) - 1,
-        eos_token_id=0,
-        forced_eos_token_id=0,
-        activation_function="swish",
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        scale_embedding=True,
-        dropout=0.0,
-        **sizes,
-    )
+    sizes |= {"vocab_size": len(names), "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    tokens = {"pad_token_id": last, "decoder_start_token_id": last, "eos_token_id": 0, "forced_eos_token_id": 0}
+    settings = {"activation_function": "swish", "scale_embedding": True, "dropout": 0.0}
+    config = transformers.MarianConfig(**sizes, **tokens, **settings)
     torch.manual_seed(0)
     model = transformers.MarianMTModel(config).eval()
     with torch.no_grad():

@@ -17,25 +17,10 @@ def module_of(sizes=(64, 64), **values):
 
 
 def test_every_setting_of_the_model_arrives():
-    model = {
-        "width": 24,
-        "feedforward": 40,
-        "heads": 3,
-        "encoder_layers": 1,
-        "decoder_layers": 3,
-        "norm": "post",
-        "dropout": 0.1,
-        "attention_dropout": 0.2,
-        "activation_dropout": 0.3,
-        "attention_maps": "separate",
-        "bias": True,
-        "tie": "none",
-    }
-    layers = {
-        "layer": {"structure": "phm", "n": 4},
-        "embedding": {"structure": "phm", "n": 2},
-        "output": {"structure": "phm", "n": 8},
-    }
+    model = {"width": 24, "feedforward": 40, "heads": 3, "encoder_layers": 1, "decoder_layers": 3, "norm": "post"}
+    model |= {"dropout": 0.1, "attention_dropout": 0.2, "activation_dropout": 0.3}
+    model |= {"attention_maps": "separate", "bias": True, "tie": "none"}
+    layers = {part: {"structure": "phm", "n": n} for part, n in (("layer", 4), ("embedding", 2), ("output", 8))}
     network = module_of((48, 64), model=model, training={"label_smoothing": 0.25}, **layers).network
     assert (len(network.encoder), len(network.decoder)) == (1, 3)
     block = network.decoder[2].cross.block

@@ -23,15 +23,8 @@ from tiny_experiments import SETTINGS, configured
 
 from phmrun.ledger import Run
 
-COURSE = {
-    "max_steps": 40,
-    "validate_every": 7,
-    "checkpoint_every": 5,
-    "keep_last": 3,
-    "average": 2,
-    "accumulate": 2,
-    "patience": 0,
-}
+COURSE = {"max_steps": 40, "validate_every": 7, "checkpoint_every": 5, "keep_last": 3, "average": 2}
+COURSE |= {"accumulate": 2, "patience": 0}
 SOON = 60.0
 """Seconds within which a training ends one of whose processes has been killed, on a machine that has more to do."""
 

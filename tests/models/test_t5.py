@@ -34,16 +34,8 @@ def build():
 
 def theirs_of(network):
     transformers = pytest.importorskip("transformers")
-    config = transformers.T5Config(
-        vocab_size=VOCABULARY,
-        d_model=WIDTH,
-        d_kv=WIDTH // HEADS,
-        d_ff=INNER,
-        num_layers=2,
-        num_decoder_layers=3,
-        num_heads=HEADS,
-        dropout_rate=0.0,
-    )
+    sizes = {"d_model": WIDTH, "d_kv": WIDTH // HEADS, "d_ff": INNER, "num_heads": HEADS, "num_layers": 2}
+    config = transformers.T5Config(vocab_size=VOCABULARY, **sizes, num_decoder_layers=3, dropout_rate=0.0)
     theirs = transformers.T5Model(config).double().eval()
 
     def copy_attention(target, ours):

@@ -133,19 +133,8 @@ def test_tied_tables_are_one_structure(tie, tables):
 def test_embeddings_and_output_are_drawn_with_variance_one_over_width(tie):
     torch.manual_seed(0)
     phm = {"structure": "phm", "n": 4}
-    network = built(
-        Transformer,
-        4096,
-        4096,
-        width=64,
-        feedforward=64,
-        heads=2,
-        encoder_layers=1,
-        decoder_layers=1,
-        tie=tie,
-        embedding=phm,
-        output=phm,
-    )
+    sizes = {"width": 64, "feedforward": 64, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    network = built(Transformer, 4096, 4096, **sizes, tie=tie, embedding=phm, output=phm)
     for module in (network.source_embedding, network.target_embedding, network.output):
         assert float(module.weight.detach().std()) == pytest.approx(1 / 8, rel=0.03)
 

@@ -26,18 +26,9 @@ TARGET = torch.tensor([[2, 11, 30], [2, 13, 4]])
 
 def build(kind, tie, **options):
     torch.manual_seed(0)
-    sizes = {
-        "width": WIDTH,
-        "feedforward": 32,
-        "heads": 2,
-        "encoder_layers": 1,
-        "decoder_layers": 1,
-        "output_bias": True,
-    }
-    embedding = {"structure": kind, **KINDS[kind]}
-    network = (
-        built(Transformer, VOCABULARY, VOCABULARY, **sizes, tie=tie, embedding=embedding, **options).double().eval()
-    )
+    sizes = {"width": WIDTH, "feedforward": 32, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    options |= {"tie": tie, "embedding": {"structure": kind, **KINDS[kind]}, "output_bias": True}
+    network = built(Transformer, VOCABULARY, VOCABULARY, **sizes, **options).double().eval()
     with torch.no_grad():
         network.output.bias.normal_()
     return network

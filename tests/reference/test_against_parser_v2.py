@@ -14,15 +14,8 @@ from phmrun.tasks.parse.biaffine_parser import BiaffineParser, spelling_groups
 from phmrun.tasks.parse.data import TreeBatch
 from phmrun.tasks.parse.module import ParserModule
 
-SIZES = {
-    "word_width": 6,
-    "tag_width": 6,
-    "character_width": 4,
-    "character_hidden": 4,
-    "hidden": 4,
-    "layers": 2,
-    "fixed_width": 5,
-}
+SIZES = {"word_width": 6, "tag_width": 6, "fixed_width": 5, "layers": 2}
+SIZES |= {"character_width": 4, "character_hidden": 4, "hidden": 4}
 
 
 @pytest.fixture(scope="module")

@@ -39,20 +39,13 @@ def entry(tmp_path):
 @pytest.fixture
 def paper():
     def make(signature="tok:13a", printed="20.5", **column):
-        return PaperTable(
-            paper="mine",
-            table="1",
-            title="A table",
-            task="nmt",
-            columns={
-                "BLEU": Column(metric="bleu", score="test/bleu", signature=signature, **column),
-                "Time": Column(metric="seconds"),
-            },
-            rows=[
-                PaperRow(name="Transformer", published={"BLEU": "21.0", "Time": "3"}),
-                PaperRow(name="PHM", set=PHM, published={"BLEU": printed}),
-            ],
-        )
+        bleu = Column(metric="bleu", score="test/bleu", signature=signature, **column)
+        rows = [
+            PaperRow(name="Transformer", published={"BLEU": "21.0", "Time": "3"}),
+            PaperRow(name="PHM", set=PHM, published={"BLEU": printed}),
+        ]
+        named = {"paper": "mine", "table": "1", "title": "A table", "task": "nmt"}
+        return PaperTable(**named, columns={"BLEU": bleu, "Time": Column(metric="seconds")}, rows=rows)
 
     return make
 
@@ -191,12 +184,9 @@ def test_the_loss_stands_beside_the_score_and_has_no_verdict_without_it(entry, c
 
 def test_a_row_is_compared_with_the_dense_row_most_like_it(entry):
     means = {("dense", "8"): 10.0, ("dense", "16"): 30.0, ("phm", "8"): 8.0, ("phm", "16"): 20.0}
+    configs = {"dense": DENSE, "phm": PHM}
     entries = [
-        entry(
-            {"layer": layer, "width": width},
-            {**(DENSE if layer == "dense" else PHM), "seed": seed},
-            {"test/bleu": mean + seed},
-        )
+        entry({"layer": layer, "width": width}, {**configs[layer], "seed": seed}, {"test/bleu": mean + seed})
         for (layer, width), mean in means.items()
         for seed in range(4)
     ]

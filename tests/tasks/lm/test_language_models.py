@@ -29,17 +29,8 @@ def lstm(**options):
 
 def xl(**options):
     torch.manual_seed(0)
-    network = built(
-        TransformerXL,
-        40,
-        width=16,
-        inner=24,
-        heads=2,
-        head_width=8,
-        layers=3,
-        memory=30,
-        **{"output_bias": True, **options},
-    )
+    sizes = {"width": 16, "inner": 24, "heads": 2, "head_width": 8, "layers": 3, "memory": 30}
+    network = built(TransformerXL, 40, **sizes, **{"output_bias": True, **options})
     with torch.no_grad():
         for bias in network.context_bias.parameters():
             bias.normal_()
@@ -115,15 +106,9 @@ def size(network):
 
 
 def test_sizes_by_hand():
+    embedding = {"structure": "adaptive", "cutoffs": [20_000, 40_000, 200_000]}
     with torch.device("meta"):
-        adaptive = built(
-            LSTMLanguageModel,
-            267_735,
-            width=256,
-            hidden=1024,
-            layers=4,
-            embedding={"structure": "adaptive", "cutoffs": [20_000, 40_000, 200_000]},
-        )
+        adaptive = built(LSTMLanguageModel, 267_735, width=256, hidden=1024, layers=4, embedding=embedding)
     clusters = 20_000 * 256 + 20_000 * 64 + 160_000 * 16 + 67_735 * 4
     context = sum(4 * out * (into + out + 2) for into, out in ((256, 1024), (1024, 1024), (1024, 1024), (1024, 256)))
     assert size(adaptive) == clusters + 256 * (64 + 16 + 4) + 3 * 256 + context

@@ -86,10 +86,8 @@ def test_matched_and_mismatched(tmp_path, dataset):
         dataset(f"mnli/multinli_1.0_{split}.jsonl", [snli("neutral", hypothesis=split)])
     data = build_data(experiment(tmp_path, name="mnli"), tmp_path / "cache")
     assert set(data.files) == {"train", "dev", "dev_mismatched", "test"}
-    assert [(item.part, item.sentences[1]) for item in items_of(data, "test")] == [
-        ("matched", "dev_matched"),
-        ("mismatched", "dev_mismatched"),
-    ]
+    parts = [(item.part, item.sentences[1]) for item in items_of(data, "test")]
+    assert parts == [("matched", "dev_matched"), ("mismatched", "dev_mismatched")]
     assert items_of(data, "dev")[0].part == ""
 
 
@@ -98,12 +96,7 @@ def test_matched_and_mismatched(tmp_path, dataset):
     [
         ("scitail", "scitail_1.0_{}.tsv", "A b.\tB a.\tentails", "entailment"),
         ("qnli", "{}.tsv", "1\twho is it ?\twho ?\t17", "duplicate"),
-        (
-            "dnli",
-            "dialogue_nli_{}.jsonl",
-            '[{"sentence1": "a", "sentence2": "b", "label": "negative"}]',
-            "contradiction",
-        ),
+        ("dnli", "dialogue_nli_{}.jsonl", f"[{snli('negative').replace('gold_', '')}]", "contradiction"),
     ],
 )
 def test_other_formats(tmp_path, dataset, name, files, line, label):

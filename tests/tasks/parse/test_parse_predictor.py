@@ -131,16 +131,8 @@ def test_a_parsed_treebank_with_empty_nodes_is_valid(trained, tmp_path):
     assert "5.1" not in parsed.text
     assert trees_of(parsed.text) == [parsed]
     (tmp_path / "parsed.conllu").write_text(parsed.text)
-    command = [
-        sys.executable,
-        "-c",
-        "from udtools.cli import main; main()",
-        "--level",
-        "2",
-        "--lang",
-        "ud",
-        str(tmp_path / "parsed.conllu"),
-    ]
+    program = "from udtools.cli import main; main()"
+    command = [sys.executable, "-c", program, "--level", "2", "--lang", "ud", str(tmp_path / "parsed.conllu")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert "unconnected" not in done.stdout + done.stderr
     assert done.returncode == 0, done.stdout + done.stderr
