@@ -115,28 +115,27 @@ def test_two_updates_of_lamb_by_hand():
 def test_every_optimizer_of_the_config_descends_and_is_restored(name):
     if name == "lamb":
         pytest.importorskip("pytorch_optimizer")
-    weights = [nn.Parameter(torch.tensor([2.0, -1.0])) for _ in range(2)]
-    first, second = (
-        build_optimizer(nn.ParameterList([weight]), name=name, betas=(0.9, 0.99), eps=1e-8) for weight in weights
-    )
+    torch.manual_seed(1)
+    maps = [nn.Linear(3, 2) for _ in range(2)]
+    first, second = (build_optimizer(linear, name=name, betas=(0.9, 0.99), eps=1e-8) for linear in maps)
 
-    def advance(weight, optimizer):
-        optimizer.param_groups[0]["lr"] = 0.01
+    def advance(linear, optimizer):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01
         optimizer.zero_grad()
-        loss = weight.square().sum()
+        loss = sum((parameter - 1).square().sum() for parameter in linear.parameters())
         loss.backward()
         optimizer.step()
         return float(loss.detach())
 
-    losses = [advance(weights[0], first) for _ in range(5)]
+    losses = [advance(maps[0], first) for _ in range(5)]
     assert losses == sorted(losses, reverse=True)
-    with torch.no_grad():
-        weights[1].copy_(weights[0])
+    maps[1].load_state_dict(maps[0].state_dict())
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     for _ in range(3):
-        advance(weights[0], first)
-        advance(weights[1], second)
-    assert torch.equal(weights[0], weights[1])
+        advance(maps[0], first)
+        advance(maps[1], second)
+    assert all(torch.equal(*pair) for pair in zip(*(linear.parameters() for linear in maps), strict=True))
 
 
 def test_steps_fall_after_each_milestone():

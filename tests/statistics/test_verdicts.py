@@ -178,11 +178,6 @@ def test_power_at_the_detectable_difference_is_that_of_the_noncentral_t(stats, c
     assert stats.nct.sf(critical, freedom, noncentrality(critical, freedom)) == pytest.approx(0.8, abs=0.01)
 
 
-def test_two_systems_below_the_floor_have_no_difference():
-    (judged,) = judge({"row": [20.0, 20.1, 20.2]}, [30.0, 30.1, 30.2], Question(), floors=[[35.0]]).values()
-    assert judged.verdict is Verdict.UNTRAINED
-
-
 def test_the_detectable_difference_of_a_plan_is_that_of_its_seeds():
     seeds = [-1.0, -0.5, 0.0, 0.5, 1.0]
     shown = difference(seeds, [score + 3 for score in seeds], rows=4)

@@ -52,16 +52,6 @@ def test_a_layer_multiplies_numbers_by_numbers(algebra, layout):
         torch.testing.assert_close(created[row].detach(), expected)
 
 
-@pytest.mark.parametrize("algebra", ORDERS)
-def test_the_deviation_is_thelayers(algebra):
-    torch.manual_seed(1)
-    structure = build_structure("hypercomplex", 512, 512, algebra=algebra)
-    structure.reset_parameters(0.2)
-    weight = structure.materialize().detach()
-    assert float(weight.std()) == pytest.approx(0.2, rel=0.02)
-    assert abs(float(weight.mean())) < 0.004
-
-
 def test_sizes_that_do_not_fit_are_refused_with_the_algebras_that_do():
     with pytest.raises(PhmrunError, match=r"4 parts of quaternion numbers do not divide both sizes; .*: complex$"):
         Linear(6, 10, structure="hypercomplex")
