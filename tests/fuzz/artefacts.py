@@ -83,13 +83,6 @@ def run(name: str) -> Callable[[Path], Read]:
     return prepare
 
 
-def _words() -> Any:
-    from phmrun.text.vocabulary import WordVocabulary
-
-    words = ["<pad>", "<unk>", "<s>", "</s>", "a", "b", "Satz"]
-    return WordVocabulary(words, size=8, requested=100)
-
-
 def vocabulary_seeds() -> list[bytes]:
     """Each is a JSON object: the files of one vocabulary, by name, with what they hold."""
     import tempfile
@@ -98,10 +91,13 @@ def vocabulary_seeds() -> list[bytes]:
     from phmrun.tasks.lm.vocabulary import count_words
     from phmrun.tasks.parse.vocabulary import learn_vocabulary
     from phmrun.text.conllu import read
+    from phmrun.text.vocabularies import Vocabularies
+    from phmrun.text.vocabulary import WordVocabulary
 
+    words = WordVocabulary(["<pad>", "<unk>", "<s>", "</s>", "a", "b", "Satz"], size=8, requested=100)
     created = {
-        "pair": _pair(),
-        "labelled": ClassificationVocabulary(_words(), ["yes", "no"]),
+        "pair": Vocabularies(words, words),
+        "labelled": ClassificationVocabulary(words, ["yes", "no"]),
         "stream": count_words(["a b a", "c"]),
         "treebank": learn_vocabulary(read(TREES.splitlines(keepends=True), "trees")),
     }
@@ -116,13 +112,6 @@ def vocabulary_seeds() -> list[bytes]:
                     files[str(path.relative_to(folder))] = json.loads(text) if path.suffix == ".json" else text
             seeds.append(json.dumps({"kind": kind, "files": files}).encode())
     return seeds
-
-
-def _pair() -> Any:
-    from phmrun.text.vocabularies import Vocabularies
-
-    words = _words()
-    return Vocabularies(words, words)
 
 
 def vocabularies(folder: Path) -> Read:
@@ -153,10 +142,9 @@ def vocabularies(folder: Path) -> Read:
         for name, value in files.items():
             path = place / name.lstrip("/")[:100]
             if isinstance(value, dict) and "sha256" in value:
-                beside = [other for other in files if other.rpartition("/")[0] == name.rpartition("/")[0]]
-                for other in beside:
-                    if isinstance(files[other], str):
-                        value["sha256"] = hashlib.sha256(files[other].encode("utf-8", "surrogatepass")).hexdigest()
+                for other, text in files.items():
+                    if isinstance(text, str) and other.rpartition("/")[0] == name.rpartition("/")[0]:
+                        value["sha256"] = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
             text = value if isinstance(value, str) else json.dumps(value)
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -239,19 +227,9 @@ def checkpoint_seeds() -> list[bytes]:
 
     weights = _network().state_dict()
     random_states = {"torch": torch.get_rng_state(), "cuda": [], "python": list(random.getstate())[:1]}
-    full = {
-        "state_dict": weights,
-        "global_step": 10,
-        "callbacks": {"Randomness": {"states": random_states}},
-        "loops": {},
-    }
-    return [
-        _saved({"state_dict": weights, "global_step": 10}),
-        _saved(full),
-        _saved({"global_step": 10}),
-        _saved([1]),
-        _saved({"state_dict": 3}),
-    ]
+    plain = {"state_dict": weights, "global_step": 10}
+    full = {**plain, "callbacks": {"Randomness": {"states": random_states}}, "loops": {}}
+    return [_saved(value) for value in (plain, full, {"global_step": 10}, [1], {"state_dict": 3})]
 
 
 def checkpoints(folder: Path) -> Read:
@@ -284,14 +262,9 @@ def stores(folder: Path) -> Read:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(rest)
         faults = 0
-        for open_store in (
-            lambda: TokenStore(place / "sentence-1"),
-            lambda: StreamStore(place),
-            lambda: ItemStore(place, 1),
-        ):
+        for kind, *arguments in ((TokenStore, place / "sentence-1"), (StreamStore, place), (ItemStore, place, 1)):
             try:
-                store = open_store()
-                _use_store(store)
+                _use_store(kind(*arguments))
             except PhmrunError:
                 faults += 1
         if faults == 3:
@@ -311,12 +284,8 @@ def _use_store(store: Any) -> None:
 
 MARK = b"\n=====\n"
 _STORE_FILES = (
-    "sentence-1/store.json",
-    "sentence-1/tokens.bin",
-    "sentence-1/offsets.bin",
-    "store.json",
-    "tokens.bin",
-    "labels.npy",
+    *(f"sentence-1/{name}" for name in ("store.json", "tokens.bin", "offsets.bin")),
+    *("store.json", "tokens.bin", "labels.npy"),
 )
 
 

@@ -45,16 +45,8 @@ from tests.fuzz.texts import (
     vectors,
 )
 
-_KEYS = (
-    b"layer",
-    b"structure: phm",
-    b"n: 3",
-    b"preset: base",
-    b"seeds: 1000000000",
-    b"tasks",
-    b"grid",
-    b"precision: [32]",
-)
+_KEYS = (b"layer", b"structure: phm", b"n: 3", b"preset: base", b"seeds: 1000000000", b"tasks", b"grid")
+_KEYS += (b"precision: [32]",)
 READERS = {
     reader.name: reader
     for reader in (

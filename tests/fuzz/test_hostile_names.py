@@ -24,22 +24,8 @@ ID = "nmt-builtin-dense-1-0123456789ab"
 def hostile_names(parent):
     """Names that lead elsewhere, or would if they were joined, cut or normalized carelessly."""
     random_ = random.Random(27)
-    ups = [
-        "..",
-        "../..",
-        "./..",
-        ".",
-        "",
-        "..\\..",
-        "%2e%2e",
-        "..;",
-        ".. ",
-        "\u2025",
-        "a/../..",
-        "x/../../..",
-        "~",
-        "/",
-    ]
+    ups = ["..", "../..", "./..", ".", "", "..\\..", "%2e%2e", "..;", ".. ", "\u2025"]
+    ups += ["a/../..", "x/../../..", "~", "/"]
     ends = ["", "victim", "victim/", "victim.txt", "/etc/x", ID, f"{ID}/../../victim", "victim\0.txt", "a\nb",
             "C:\\victim", "C:victim", "\x1b[2J", "\\\\host\\victim", "a" * 300, "con", "x\u202e", ".a"]  # fmt: skip
     fixed = ["..", ".", "", "/", "../victim.txt", str(parent / "victim.txt"), "-rf", "link", f"link/{ID}", f"../{ID}",
