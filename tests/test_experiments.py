@@ -81,6 +81,7 @@ def test_a_run_is_opened_evaluated_and_asked(run):
             again.predict(lines)
 
 
-def test_importing_the_package_brings_no_torch():
-    code = "import sys, phmrun, phmrun.experiments; phmrun.train; print('torch' in sys.modules)"
+def test_importing_the_package_or_a_verdict_brings_no_torch():
+    names = "phmrun.train, phmrun.decide, phmrun.cli.decide"
+    code = f"import sys, phmrun, phmrun.experiments, phmrun.cli.decide; {names}; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False"

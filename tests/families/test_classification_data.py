@@ -5,24 +5,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from test_classification_items import Pairs
 
-from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import ClassificationBatches, ClassificationCorpus, ClassificationData
 from phmrun.families.sentence_classification.items import Item
 from phmrun.text.batches import Batch
 from phmrun.text.vocabulary import EOS, PAD
-
-
-class Pairs(ClassificationExperiment):
-    """Pairs of sentences with two labels."""
-
-    task: str = "pairs"
-    names = ("first", "second")
-
-    @property
-    def labels(self):
-        return ("a", "b")
-
 
 ITEMS = [Item((f"w{n} " * (1 + n % 7), f"v{n} " * (n % 4)), "ab"[n % 2]) for n in range(50)]
 
@@ -35,6 +23,7 @@ def data_of(tmp_path):
 
     def build(accumulate=1, seed=3, workers=0, **batch):
         config = Pairs(
+            classes=("a", "b"),
             data={"max_length": 20, "vocabulary": {"multiple_of": 1}},
             batch={"unit": "sentences", "size": 8, **batch},
             training={"accumulate": accumulate},

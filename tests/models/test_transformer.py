@@ -53,20 +53,18 @@ def reference(network: Transformer, norm: str) -> nn.Transformer:
         WIDTH, HEADS, LAYERS, LAYERS, INNER, norm_first=pre, batch_first=True, dtype=torch.float64
     ).eval()
     with torch.no_grad():
-        for mine, other in zip(network.encoder, theirs.encoder.layers, strict=True):
+        layers = [*theirs.encoder.layers, *theirs.decoder.layers]
+        for mine, other in zip([*network.encoder, *network.decoder], layers, strict=True):
+            inner = mine.feedforward.block
             copied_attention(other.self_attn, mine.attention.block)
-            copied(other.linear1, mine.feedforward.block.expand.weight, mine.feedforward.block.expand.bias)
-            copied(other.linear2, mine.feedforward.block.contract.weight, mine.feedforward.block.contract.bias)
-            copied_norm(other.norm1, mine.attention.norm)
-            copied_norm(other.norm2, mine.feedforward.norm)
-        for mine, other in zip(network.decoder, theirs.decoder.layers, strict=True):
-            copied_attention(other.self_attn, mine.attention.block)
-            copied_attention(other.multihead_attn, mine.cross.block)
-            copied(other.linear1, mine.feedforward.block.expand.weight, mine.feedforward.block.expand.bias)
-            copied(other.linear2, mine.feedforward.block.contract.weight, mine.feedforward.block.contract.bias)
-            copied_norm(other.norm1, mine.attention.norm)
-            copied_norm(other.norm2, mine.cross.norm)
-            copied_norm(other.norm3, mine.feedforward.norm)
+            copied(other.linear1, inner.expand.weight, inner.expand.bias)
+            copied(other.linear2, inner.contract.weight, inner.contract.bias)
+            parts = [mine.attention, mine.feedforward]
+            if isinstance(other, nn.TransformerDecoderLayer):
+                copied_attention(other.multihead_attn, mine.cross.block)
+                parts.insert(1, mine.cross)
+            for number, part in enumerate(parts, 1):
+                copied_norm(getattr(other, f"norm{number}"), part.norm)
         if pre:
             copied_norm(theirs.encoder.norm, network.encoder_norm)
             copied_norm(theirs.decoder.norm, network.decoder_norm)

@@ -136,12 +136,7 @@ REPLICATED = {**SWEEP, "seeds": 4, "tune": {**SWEEP["tune"], "replicates": True}
 
 def test_each_replicate_chooses_among_three_values_by_its_own_validation(planned, tmp_path):
     """The pilot fixes the grid and is not counted; replicates of one row may choose different values."""
-    import toy_experiment
-
-    created = planned(REPLICATED)
-
-    def make(cell, values):
-        return varied(cell, values, toy_experiment.inspect, toy_experiment.options_of)
+    created, make, _ = course_of(planned(REPLICATED), tmp_path)
 
     def look(rows=None):
         actual = settled(created, tmp_path / "runs", make)
