@@ -65,23 +65,28 @@ def built(structure: type[Any], out_features: int, in_features: int, **options: 
     """Build a structure, whose class is validated first if it is new.
 
     The parameters are not initialized. Each class is validated once per process, by a trial of these sizes without
-    memory: W has the right shape, and there is a parameter.
+    memory: W has the right shape, and depends on a parameter, if one is trained.
 
     Raises:
         PhmrunError: The sizes or options do not fit, or the class is faulty.
     """
     size = (out_features, in_features)
     if structure not in _TRIED:
-        with torch.device("meta"):
+        detached = False
+        with torch.device("meta"), torch.inference_mode(False), torch.enable_grad():
             trial = structure(*size, **options)
             trial.reset_parameters(1.0)
             returned = due = f"a Tensor of shape {[*size]}"
             with suppress(NotImplementedError, RuntimeError):  # an operation that needs real numbers
                 w = trial.materialize()
                 returned = f"a Tensor of shape {[*w.shape]}" if isinstance(w, torch.Tensor) else f"{w!r:.40}"
+                detached = returned == due and not w.requires_grad and any(p.requires_grad for p in trial.parameters())
         # Without this check, a wrong shape fails in the first matrix product with torch's message.
         if returned != due:
             raise class_error(structure, f"returns {returned} from materialize, where {due} is due")
+        if detached:
+            hint = "Compute it from the parameters without detach, .data and no_grad."
+            raise class_error(structure, "returns a W from materialize that is not trained", hint)
         if not any(True for _ in trial.parameters()):
             raise class_error(structure, "has no parameters", "Make them nn.Parameter and attributes of self.")
         _TRIED.add(structure)

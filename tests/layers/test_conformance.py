@@ -89,6 +89,7 @@ def test_what_a_class_lacks_is_said_when_it_is_registered(tmp_path, methods, sai
         ({"__init__": SOUND["__init__"].replace("k=k", "z=k, b=1")}, "does not hand its options on: b, k, z"),
         ({"materialize": SOUND["materialize"].replace("self.matrix", "self.matrix.t()")}, r"\[5, 3\] from .* \[3, 5\]"),
         ({"materialize": SOUND["materialize"].replace("return ", "")}, r"returns None from .* \[3, 5\] is due"),
+        ({"materialize": SOUND["materialize"].replace("matrix", "matrix.detach()")}, "that is not trained"),
         ({"__init__": SOUND["__init__"].replace("nn.Parameter(", "(")}, "has no parameters"),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
