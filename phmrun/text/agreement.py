@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from phmrun.errors import counted, data_error
-from phmrun.text.lines import numbered_lines
+from phmrun.text.lines import columns_fault, numbered_lines
 
 LABELS = ("VBZ", "VBP")
 """Singular and plural verb, in the order of their indices."""
@@ -65,8 +65,8 @@ def read_agreement(path: Path) -> Iterator[Item]:
     for number, line in itertools.chain([first], lines):
         cells, where = line.split("\t"), f"{path}:{number}"
         if len(cells) != 2:
-            form = f"2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
-            raise data_error(f"the line has {counted(len(cells), 'column')} instead of {form}", where, SAMPLE)
+            form = f"instead of 2 separated by a tab: {' or '.join(LABELS)}, the words before the verb"
+            raise data_error(columns_fault(cells, form), where, SAMPLE)
         yield _item(cells[1], cells[0], attractors, True if implied else None, where)
 
 
@@ -111,7 +111,7 @@ def _table(first: str, lines: Iterator[tuple[int, str]], path: Path) -> Iterator
             # The header was read before: csv's line 1 is line 2 of the file.
             where = f"{path}:{rows.line_num + 1}"
             if len(cells) != len(header):
-                raise data_error(f"{counted(len(cells), 'column')} in place of the header's {len(header)}", where)
+                raise data_error(columns_fault(cells, f"where the header has {len(header)}"), where)
             row = dict(zip(header, cells, strict=True))
             words = row["sentence"].split()
             try:

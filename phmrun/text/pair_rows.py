@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from phmrun.documents import parse_json, require_unicode
-from phmrun.errors import counted, data_error
-from phmrun.text.lines import numbered_lines
+from phmrun.errors import data_error
+from phmrun.text.lines import columns_fault, numbered_lines
 
 SAMPLES = "`phmrun schema nli --files` prints a sample of each format."
 WHOLE_FILE = 1 << 30
@@ -109,7 +109,7 @@ def _table_rows(path: Path, layout: Layout, first: str) -> Iterator[Row]:
         if not least <= len(cells) <= len(header):
             expected = f"instead of {len(header)} separated by tabs: {', '.join(header)}"
             expected = f"where the header has {len(header)}" if headed else expected
-            raise data_error(f"the line has {counted(len(cells), 'column')} {expected}", f"{path}:{number}", SAMPLES)
+            raise data_error(columns_fault(cells, expected), f"{path}:{number}", SAMPLES)
         yield number, [cells[place] for place in places]
 
 

@@ -92,7 +92,8 @@ def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
         ("VBP\tthe keys\nVBD\tthe key", 2, "the label is 'VBD'"),
         ("VBP\tthe keys\nthe key", 2, "1 column instead of 2"),
         ("VBP\tthe keys\nVBZ\tthe\tkey", 2, "3 columns instead of 2"),
-        ("VBP\tthe keys\n\n", 2, "1 column instead of 2"),
+        ("VBP\tthe keys\n\n", 2, "the line is empty"),
+        (table(dependency()) + "\n", 3, "the line is empty"),
         ("VBP\t \n", 1, "no word before the verb"),
         ("nan\tthe keys\n", 1, "nor a header"),
         ("sentence\tverb_pos\n", 1, "no verb_index"),
@@ -106,7 +107,7 @@ def test_the_full_table_comes_back(tmp_path_factory, rows, fields, compress):
         (table(dependency(verb_index=1)), 2, "no word before"),
         (table(dependency(n_diff_intervening=2)), 2, "n_diff_intervening 2"),
         (table(dependency()) + "a\tb\n", 3, "2 columns"),
-        (table(dependency()) + '"never ending\t', 3, "1 column in"),
+        (table(dependency()) + '"never ending\t', 3, "1 column where"),
     ],
 )
 def test_what_is_malformed_is_placed(tmp_path, content, line, message):

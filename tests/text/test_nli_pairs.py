@@ -98,6 +98,7 @@ DNLI = '{"label": "positive", "sentence1": "a", "sentence2": "b"}'
         ("snli", SNLI_HEADER, None, "no labelled pair"),
         ("snli", "\n \n", None, "only empty lines"),
         ("scitail", "a\tb\tentails\na\tb\n", 2, "2 columns instead of 3"),
+        ("scitail", "a\tb\tentails\n \n", 2, "the line is empty"),
         ("scitail", "a\tb\tcontradiction\n", 1, "no label"),
         ("dnli", f"[{DNLI}", 1, "a comma or the end"),
         ("dnli", f"[{DNLI},\n{{]", 2, "not JSON"),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from phmrun.engine.predictor import Answer, Evaluation, Predictor
-from phmrun.errors import counted, data_error
+from phmrun.errors import data_error
 from phmrun.families.sentence_classification.config import ClassificationExperiment
 from phmrun.families.sentence_classification.data import Baseline, ClassificationData
 from phmrun.families.sentence_classification.items import ClassificationVocabulary, Item, labeled
@@ -20,6 +20,7 @@ from phmrun.metrics.accuracy import LabelPair, accuracy, majority
 from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
 from phmrun.text.batches import chunks, evaluation_batches
+from phmrun.text.lines import columns_fault
 from phmrun.text.nli_pairs import sentences_of
 
 SAMPLES = 8
@@ -179,9 +180,10 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
         where = f"{self.source}:{number}"
         sentences = sentences_of(line, where) if len(self.names) > 1 else line.split("\t")
         if len(sentences) != len(self.names):
-            columns, wanted = counted(len(sentences), "column"), len(self.names)
-            hint = "Put a tab between them." if len(sentences) < wanted else "Leave out labels and whatever else."
-            raise data_error(f"the line has {columns} instead of {wanted}: {', '.join(self.names)}", where, hint)
+            expected = f"instead of {len(self.names)}: {', '.join(self.names)}"
+            few = len(sentences) < len(self.names)
+            hint = "A tab separates sentences." if few else "Leave out labels and whatever else."
+            raise data_error(columns_fault(sentences, expected), where, hint)
         return [" ".join(text.split()) for text in sentences]
 
 

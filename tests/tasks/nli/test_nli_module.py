@@ -81,6 +81,8 @@ def test_it_learns_and_answers(tmp_path):
     assert set(answer.values["probabilities"]) == {"entailment", "neutral", "contradiction"}
     with pytest.raises(PhmrunError, match="1 column instead of 2"):
         list(open_run(run).predictor().predict(["no hypothesis"]))
+    with pytest.raises(PhmrunError, match="input:2: the line is empty"):
+        list(open_run(run).predictor().predict(["w1\tw2", ""]))
     labels = run.vocabulary / "labels.json"  # as of labels in another order
     labels.write_text(labels.read_text().replace('"entailment"', '""').replace("neutral", "entailment"))
     with run.lock():
