@@ -121,6 +121,13 @@ def sentences_of(line: str, where: str) -> list[str]:
     return [_sentence(text, place, where) for text, place in zip(values, ("first", "second"), strict=True)]
 
 
+def header_of(line: str) -> list[str]:
+    """Return the columns of a user's file whose names are the cells of a line; empty if a cell is no such name."""
+    columns = {name: names[0] for names in LAYOUTS["tsv"].names for name in names}
+    cells = line.split("\t")
+    return [columns[cell] for cell in cells] if columns.keys() >= set(cells) else []
+
+
 def _sentence(text: Any, place: str, where: str) -> str:
     """Return a sentence with single spaces, without surrounding ones.
 

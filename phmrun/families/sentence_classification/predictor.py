@@ -21,7 +21,7 @@ from phmrun.models.sentences import batch_of
 from phmrun.progress import note, progress
 from phmrun.text.batches import chunks, evaluation_batches
 from phmrun.text.lines import columns_fault
-from phmrun.text.nli_pairs import sentences_of
+from phmrun.text.nli_pairs import header_of, sentences_of
 
 SAMPLES = 8
 BATCH = 256
@@ -80,14 +80,14 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
 
         The probability has 4 decimals in the text. The values have 6; their keys are prediction, probability and
         probabilities (of all labels, by label). Lines are read in chunks of :data:`CHUNK`, or of a larger ``batch``;
-        one by one if ``batch`` is 1.
+        one by one if ``batch`` is 1. A first line that names the columns has no answer.
 
         Raises:
-            PhmrunError: (exit 3) A line does not have the number of sentences of an item.
+            PhmrunError: (exit 3) A line does not have the number of sentences of an item, or of the named columns.
         """
         labels = self.vocabulary.labels
-        for chunk in chunks(enumerate(lines, 1), self.batch, CHUNK):
-            classified = self.classify([self._item(line, number) for number, line in chunk])
+        for chunk in chunks(self._items(lines), self.batch, CHUNK):
+            classified = self.classify(chunk)
             for row in classified.probabilities:
                 label = labels[row.argmax()]
                 shares = {name: round(share, 6) for name, share in zip(labels, row.tolist(), strict=True)}
@@ -171,20 +171,27 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
             logs[rows] = logits.float().log_softmax(1).cpu().numpy()
         return Classified(probabilities, logs, int(lengths.sum()) + lengths.size)
 
-    def _item(self, line: str, number: int) -> list[str]:
-        """Return the sentences of a line, with single spaces as the readers of files do.
+    def _items(self, lines: Iterable[str]) -> Iterator[list[str]]:
+        """Yield the sentences of each line, with single spaces as the readers of files do.
+
+        A first line of names of columns, those of all sentences among them, gives the order of the columns instead.
 
         Raises:
-            PhmrunError: (exit 3) Their number is wrong; ``number`` is that of the line.
+            PhmrunError: (exit 3) The number of columns is wrong.
         """
-        where = f"{self.source}:{number}"
-        sentences = sentences_of(line, where) if len(self.names) > 1 else line.split("\t")
-        if len(sentences) != len(self.names):
-            expected = f"instead of {len(self.names)}: {', '.join(self.names)}"
-            few = len(sentences) < len(self.names)
-            hint = "A tab separates sentences." if few else "Leave out labels and whatever else."
-            raise data_error(columns_fault(sentences, expected), where, hint)
-        return [" ".join(text.split()) for text in sentences]
+        columns: Sequence[str] = self.names
+        for number, line in enumerate(lines, 1):
+            if number == 1 and set(self.names) <= set(header := header_of(line)):
+                columns = header
+                continue
+            where, is_plain = f"{self.source}:{number}", columns is not self.names or len(columns) == 1
+            cells = line.split("\t") if is_plain else sentences_of(line, where)
+            if len(cells) != len(columns):
+                few = len(cells) < len(columns)
+                hint = "A tab separates sentences." if few else "Leave out labels and whatever else."
+                expected = f"instead of {len(columns)}: {', '.join(columns)}"
+                raise data_error(columns_fault(cells, expected), where, hint)
+            yield [" ".join(cells[columns.index(name)].split()) for name in self.names]
 
 
 def _count_baselines(
