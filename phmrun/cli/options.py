@@ -256,7 +256,7 @@ def choose_run(runs_dir: Path, reference: str, *, lenient: bool = False) -> "Run
     from phmrun.ledger import Run
 
     run = Run.find(runs_dir, reference, lenient=lenient)
-    note(f"run {run.id} ({run.status.state if run.status else 'damaged'})")
+    note(f"run {run.id} ({run.state if lenient else run.status.state})")
     return run
 
 

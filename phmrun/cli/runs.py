@@ -303,7 +303,7 @@ def _state(run: "Run") -> list[tuple[str, Any]]:
 
     In this order: directory, task, data, network, seed, state, held by, continue by, step, training time, started,
     updated, ended.
-    Rows without a value are left out. A damaged run has directory and state only.
+    Rows without a value are left out. A run with a damaged status has directory and state only.
     """
     from phmrun.ledger import State
     from phmrun.ledger.lock import LOCK, living_holder
@@ -318,7 +318,7 @@ def _state(run: "Run") -> list[tuple[str, Any]]:
     lines = [
         ("directory", str(run.path)),
         *((key, str(status.about[key])) for key in ("task", "data", "network", "seed") if key in status.about),
-        ("state", f"{status.state}{why}"),
+        ("state", run.state if run.damage else f"{status.state}{why}"),
         ("held by", holder),
         ("continue by", continuation(run) if status.state in (State.INTERRUPTED, State.FAILED) else None),
         ("step", f"{status.step:,}"),

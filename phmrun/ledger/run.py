@@ -347,7 +347,7 @@ class Run:
         _ = self.status, self.config_text
         for read in (self.metrics, self.parameters, self.bench, self.rows, self.environment, self.samples):
             read()
-        return [" ".join(str(error).split()) for error in self.contents.errors.values()]
+        return [" ".join(". ".join(str(error).splitlines()).split()) for error in self.contents.errors.values()]
 
     def require_intact(self) -> None:
         """Check the checksums of a lenient run's status and scores.

@@ -143,6 +143,15 @@ def test_show_reads_as_a_document(runs_dir: Path) -> None:
     assert err == ""
 
 
+def test_show_says_damaged_as_list_does(runs_dir: Path) -> None:
+    (runs_dir / PHM / "metrics.json").write_text("[1]")
+    out, _ = phmrun(runs_dir, "runs", "show", PHM)
+    assert ["state", "damaged"] in [line.split() for line in out.splitlines()]
+    assert "damaged" in phmrun(runs_dir, "runs", "list")[0]
+    (runs_dir / DENSE / "status.json").write_text("{}")
+    assert ". To start over, " in phmrun(runs_dir, "runs", "show", DENSE)[1]
+
+
 def test_rm_asks_first(runs_dir: Path) -> None:
     with pytest.raises(PhmrunError) as refused:
         phmrun(runs_dir, "runs", "rm", PHM)
