@@ -88,6 +88,8 @@ def list_runs(
     for run in chosen:
         if run.damage:
             console.print_aside(f"{run.path}: {run.damage}")
+        elif fault := run.contents.errors.get("values"):
+            console.print_aside(str(fault))
 
 
 def _print_runs(runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str, str], wanted: Sequence[str]) -> None:
@@ -269,7 +271,7 @@ def _print(run: "Run", changed: dict[str, Any] | None) -> None:
 
     _heading(run.id)
     console.print_table(("", ""), _state(run))
-    if changed is None:
+    if changed is None and run.values:
         _heading("Configuration")
         console.print_line(run.config_text.rstrip())
     elif changed:

@@ -10,7 +10,7 @@ from typing import Any
 from phmrun.documents import parse_json, parse_yaml
 from phmrun.errors import PhmrunError, data_error, nearest
 from phmrun.files import is_name, read_regular, read_text
-from phmrun.ledger.status import State, Status, as_found
+from phmrun.ledger.status import State, Status, as_found, reason_of
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
@@ -166,17 +166,17 @@ def about_config(config_yaml: str) -> dict[str, Any]:
 def config_values(path: Path) -> dict[str, Any]:
     """Return the values of a ``config.yaml``.
 
-    The result is empty if it is not a mapping.
-
     Raises:
-        PhmrunError: (exit 3) The file cannot be read, or is not valid YAML.
+        PhmrunError: (exit 3) The file cannot be read, or is not a mapping in valid YAML.
     """
     try:
         values = parse_yaml(read_text(path), str(path))
     except (OSError, UnicodeDecodeError, PhmrunError) as error:
-        why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (error, str(path))
+        why, where = (error.what, error.where) if isinstance(error, PhmrunError) else (reason_of(error), str(path))
         raise data_error(f"the configuration cannot be read: {why}", where) from error
-    return values if isinstance(values, dict) else {}
+    if not isinstance(values, dict):
+        raise data_error("the configuration is not a mapping of keys to values", path)
+    return values
 
 
 def layer_label(layer: Any, *, words: bool = False) -> str | None:

@@ -344,7 +344,7 @@ class Run:
     @property
     def faults(self) -> list[str]:
         """Errors of a lenient run's damaged files, one line each; checkpoints, predictions and log are not read."""
-        _ = self.status, self.config_text
+        _ = self.status, self.values
         for read in (self.metrics, self.parameters, self.bench, self.rows, self.environment, self.samples):
             read()
         return [" ".join(". ".join(str(error).splitlines()).split()) for error in self.contents.errors.values()]

@@ -152,6 +152,18 @@ def test_show_says_damaged_as_list_does(runs_dir: Path) -> None:
     assert ". To start over, " in phmrun(runs_dir, "runs", "show", DENSE)[1]
 
 
+@pytest.mark.parametrize("text", [None, "layer: [dense", "[1]"])
+def test_a_config_that_cannot_be_read_is_one_line(runs_dir: Path, text: str | None) -> None:
+    path = runs_dir / PHM / "config.yaml"
+    path.write_text(text) if text else path.unlink()
+    for verb in (["list"], ["show", PHM]):
+        (line,) = phmrun(runs_dir, "runs", *verb)[1].splitlines()
+        assert line.startswith((f"{path}: the configuration ", f"{path}:1: the ", f"{path}:2: the "))
+        assert "Errno" not in line
+    with pytest.raises(PhmrunError, match="the configuration "):
+        phmrun(runs_dir, "runs", "compare", PHM, DENSE)
+
+
 def test_rm_asks_first(runs_dir: Path) -> None:
     with pytest.raises(PhmrunError) as refused:
         phmrun(runs_dir, "runs", "rm", PHM)
