@@ -14,6 +14,7 @@ from phmrun.ledger.status import State, Status, as_found, reason_of
 
 CONFIG, STATUS, METRICS, BENCH = "config.yaml", "status.json", "metrics.json", "bench.json"
 DATA, ENVIRONMENT, HISTORY, PARAMETERS = "data.json", "environment.json", "history.jsonl", "parameters.json"
+MANIFEST = "manifest.json"
 LATEST = "latest"
 RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,240}-[0-9a-f]{12}")
 """Pattern of run ids."""
@@ -38,10 +39,11 @@ def directory_of(runs_dir: Path, run_id: str) -> Path:
 def is_run(path: Path) -> bool:
     """True if a directory is a run.
 
-    It has a status, or a config and a name that ends with a hyphen and twelve hexadecimal digits.
+    It has a status, or a config and either a manifest or a name that ends with a hyphen and twelve hexadecimal digits.
     """
     named = re.compile(r".+-[0-9a-f]{12}").fullmatch
-    return (path / STATUS).is_file() or ((path / CONFIG).is_file() and named(path.resolve().name) is not None)
+    status, config, manifest = (os.path.lexists(path / name) for name in (STATUS, CONFIG, MANIFEST))
+    return status or (config and (manifest or named(path.resolve().name) is not None))
 
 
 def find(runs_dir: Path, reference: str, *, skip: Callable[[Path], bool] = lambda path: False) -> Path:

@@ -10,21 +10,21 @@ from typing import Any
 
 from phmrun.documents import parse_yaml
 from phmrun.errors import PhmrunError, nearest
-from phmrun.ledger.directory import CONFIG, STATUS
+from phmrun.ledger.directory import is_run
 from phmrun.ledger.history import shown
 from phmrun.ledger.run import Run
 from phmrun.ledger.scores import score_value, signature_of
 
 
 def recorded_run(path: Path) -> Run | None:
-    """Return a directory's run; ``None`` if it has neither a status nor a config.
+    """Return a directory's run; ``None`` if it is not one.
 
     Inside :func:`unchanged`, it is the one that :func:`list_runs` has returned.
     """
     if (listed := (_LISTED.get() or {}).get(path.parent)) is not None:
         return listed.get(path)
     # Run.create writes the config first, so it was interrupted if there is only a config.
-    return Run(path, lenient=True) if any(os.path.lexists(path / name) for name in (STATUS, CONFIG)) else None
+    return Run(path, lenient=True) if is_run(path) else None
 
 
 def list_runs(runs_dir: Path) -> list[Run]:

@@ -22,8 +22,8 @@ from phmrun.config.identity import digits_of
 from phmrun.documents import parse_json, plain
 from phmrun.errors import ExitCode, PhmrunError
 from phmrun.files import read_regular, sha256_of, write_json
+from phmrun.ledger.directory import MANIFEST
 
-MANIFEST = "manifest.json"
 FORMAT = "phmrun-manifest-1"
 FIXED = ("config.yaml", "data.json", "parameters.json", "imported.json", "base.json")
 """Files that do not change during training."""

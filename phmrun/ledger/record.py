@@ -21,6 +21,7 @@ from phmrun.ledger.directory import (
     DATA,
     ENVIRONMENT,
     HISTORY,
+    MANIFEST,
     METRICS,
     PARAMETERS,
     RUN_ID,
@@ -28,7 +29,7 @@ from phmrun.ledger.directory import (
     directory_of,
 )
 from phmrun.ledger.environment import DataRecord
-from phmrun.ledger.manifest import MANIFEST, Record
+from phmrun.ledger.manifest import Record
 from phmrun.ledger.run import SAMPLES, Run
 from phmrun.ledger.status import State, Status
 from phmrun.ledger.wording import shared

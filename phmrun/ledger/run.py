@@ -17,6 +17,7 @@ from phmrun.ledger.directory import (
     DATA,
     ENVIRONMENT,
     HISTORY,
+    MANIFEST,
     METRICS,
     PARAMETERS,
     STATUS,
@@ -29,7 +30,7 @@ from phmrun.ledger.directory import (
 from phmrun.ledger.environment import DataRecord, now
 from phmrun.ledger.history import History, Row
 from phmrun.ledger.lock import Lock
-from phmrun.ledger.manifest import MANIFEST, BrokenChain
+from phmrun.ledger.manifest import BrokenChain
 from phmrun.ledger.scores import FIRST, OTHER_FILE, PREFIX, first_items, score_value
 from phmrun.ledger.status import State, Status, as_found
 

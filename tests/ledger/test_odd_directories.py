@@ -50,6 +50,17 @@ def test_hostile_text(name, tmp_path):
     assert Run(path, lenient=True).id == "run"
 
 
+def test_a_renamed_run_without_status_is_listed_found_and_removed(tmp_path):
+    path = _made(tmp_path, "mine")
+    (path / "status.json").unlink()
+    assert list_runs(tmp_path) == []  # any folder may have a config.yaml
+    (path / "manifest.json").write_text("{}")
+    (summary,) = _listed(tmp_path)
+    assert summary.state == "damaged"
+    Run.find(tmp_path, "mine").access.remove()
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("file", ["status.json", "metrics.json", "lock", "history.jsonl", "parameters.json"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "directory", "loop"])
 def test_what_is_no_file_is_not_waited_for(kind, file, tmp_path):
