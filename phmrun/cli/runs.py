@@ -102,7 +102,8 @@ def _print_runs(runs: Sequence["Run"], scores: Sequence[str], noted: Mapping[str
     from phmrun.results.baselines import listed_baselines
 
     settings = listing.telling_settings(runs)[:SETTINGS] if not wanted else []
-    names = wanted or ["state", "layer", *settings, *scores, "parameters", "step"]
+    usual = ["state", "layer", *settings, *scores, "parameters", "step"]
+    names = [name for name in wanted or usual if name not in ("name", "run")]  # the first column
     rows = [[run.id, *(listing.value_of(run, name) for name in names)] for run in runs]
     further = ["remarks"] if noted and not wanted else []
     for row, run in zip(rows, runs, strict=True):

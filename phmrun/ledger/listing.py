@@ -178,7 +178,7 @@ def _status_column(key: str) -> Callable[[Run], Any]:
 
 
 COLUMNS: dict[str, Callable[[Run], Any]] = {
-    "name": attrgetter("id"),
+    **dict.fromkeys(("name", "run"), attrgetter("id")),
     "state": attrgetter("state"),
     **{key: methodcaller("about", key) for key in ("task", "data", "seed", "parameters")},
     "layer": attrgetter("network"),

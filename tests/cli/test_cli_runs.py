@@ -82,7 +82,7 @@ def test_list_has_columns_of_what_differs_and_filters_by_it(runs_dir: Path) -> N
         Run.create(runs_dir, f"nmt-other-{seed}", yaml.safe_dump(config)).set_state(State.DONE, step=5)
     heads = phmrun(runs_dir, "runs", "list")[0].splitlines()[0].split()
     assert heads == ["run", "state", "layer", "seed", "lr", "test/bleu", "parameters", "step"]
-    wanted = ("runs", "list", "--where", "lr=0.2", "--columns", "seed,lr,state")
+    wanted = ("runs", "list", "--where", "lr=0.2", "--columns", "run,seed,lr,name,state")
     assert phmrun(runs_dir, *wanted)[0].split() == ["run", "seed", "lr", "state", "nmt-other-3", "3", "0.2", "done"]
     with pytest.raises(PhmrunError, match="no column 'lrr'") as refused:
         phmrun(runs_dir, "runs", "list", "--where", "lrr=0.2")
