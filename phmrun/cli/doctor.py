@@ -4,7 +4,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -132,13 +132,15 @@ def _machine(runs_dir: Path) -> Iterator[Check]:
 def _mirror() -> Check:
     """Return a check of W&B's mode, and of the key that online mode needs."""
     try:
-        mode = wandb_mode()
+        mode, installed = wandb_mode(), version("wandb")
+    except PackageNotFoundError:
+        return Check("W&B", "warning", "not installed", "pip install wandb, or train with --wandb disabled.")
     except PhmrunError as error:
         return Check("W&B", "failed", error.what, f"Valid: {', '.join(error.valid)}.")
     if mode == "online" and "WANDB_API_KEY" not in os.environ:
         text, advice = "online, but WANDB_API_KEY is not set", "Set it, unless `wandb login` has been run."
         return Check("W&B", "warning", text, advice)
-    return Check("W&B", "ok", f"{version('wandb')}, {mode}")
+    return Check("W&B", "ok", f"{installed}, {mode}")
 
 
 def _writable(name: str, folder: Path, advice: str, *, fatal: bool = True) -> Check:

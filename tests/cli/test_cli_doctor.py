@@ -1,5 +1,6 @@
 import json
 import sys
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
@@ -47,3 +48,12 @@ def test_a_mode_of_wandb_that_does_not_exist_has_failed(phmrun, monkeypatch):
     code, _, checks = found(phmrun)
     assert (code, checks["W&B"]["status"]) == (2, "failed")
     assert "disabled" in checks["W&B"]["advice"]
+
+
+def test_wandb_that_is_not_installed_is_a_warning(phmrun, monkeypatch):
+    def version(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("phmrun.cli.doctor.version", version)
+    code, usable, checks = found(phmrun)
+    assert (code, usable, checks["W&B"]["status"]) == (0, True, "warning")
