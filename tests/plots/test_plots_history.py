@@ -6,7 +6,7 @@ from phmrun.config import Source, resolve, task_defaults, to_yaml
 from phmrun.errors import PhmrunError
 from phmrun.layers import options_of
 from phmrun.ledger import Run
-from phmrun.registry import TASKS
+from phmrun.registry import STRUCTURES, TASKS
 from phmrun.results.plots.canvas import save_figure, styles
 from phmrun.results.plots.runs import Curve, curves, default_name, draw_history
 
@@ -51,8 +51,11 @@ def test_a_curve_that_diverges_has_its_name_at_its_last_number():
     assert [note.xy for note in figure.axes[0].texts] == [(2, 4.0)]
 
 
-def test_a_structure_has_one_color_in_every_picture():
+def test_a_structure_has_one_color_in_every_picture(monkeypatch):
     first, second = styles(["dense", "phm n=2", "phm n=4"]), styles(["monarch", "seed 3", "phm n=4, lr 0.1"])
     assert first[1].color == first[2].color == second[2].color
     assert first[1].dashes != first[2].dashes
     assert len({first[0].color, first[1].color, second[0].color}) == 3
+    monkeypatch.setitem(STRUCTURES._registered, "Lo_ra+2", None)
+    first, second = styles(["seed 3", "Lo_ra+2 rank=4"]), styles(["Lo_ra+2", "seed 3"])
+    assert first[1].color == second[0].color

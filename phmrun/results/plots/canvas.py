@@ -49,7 +49,8 @@ def styles(names: Iterable[str]) -> list[Style]:
     structures = set(STRUCTURES.names())
     variants, nameless, chosen = Counter[str](), 0, []
     for name in names:
-        structure = next((word for word in re.findall(r"[a-z][a-z-]*", name) if word in structures), "")
+        parts = [*re.findall(r"[\w.+/-]+", name), *re.findall(r"[a-z][a-z-]*", name)]  # whole names first
+        structure = next((word for word in parts if word in structures), "")
         place = crc32(structure.encode()) if structure else nameless
         color = COLORS.get(structure) or FURTHER[place % len(FURTHER)]
         chosen.append(Style(color, DASHES[variants[color] % len(DASHES)], MARKERS[variants[color] % len(MARKERS)]))
