@@ -6,6 +6,7 @@ import io
 import itertools
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -149,6 +150,20 @@ class Unloaded(Verbs):
         """
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and _BY_NAME[cast(str, name)].load(), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb.
+
+        Raises:
+            PhmrunError: A value is none of an option's choices; the error suggests the nearest.
+        """
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            if choice := re.search(r"'(.*)' is not one of '(.*)'", error.message):
+                where = error.param.opts[0] if error.param else None
+                raise unknown("value", choice[1], choice[2].split("', '"), where=where) from error
+            raise
 
 
 app = typer.Typer(

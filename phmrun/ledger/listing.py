@@ -79,8 +79,9 @@ def where(runs: Sequence[Run], texts: Iterable[str]) -> list[Run]:
     kept = list(runs)
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals:
-            raise PhmrunError(f"{text!r} is not of the form key=value", where="--where", hint="As in --where seed=1.")
+        if not equals or value.startswith(("<", "=", ">")):
+            hint = "As in --where seed=1; --sort=-test/bleu has the highest scores first."
+            raise PhmrunError(f"{text!r} is not of the form key=value", where="--where", hint=hint)
         require_column(runs, key, "--where")
         wanted = parse_yaml(value, f"--where {text}")
         kept = [run for run in kept if (actual := value_of(run, key)) == wanted or str(actual) == value]

@@ -65,8 +65,10 @@ def test_usage_errors(phmrun, arguments):
     assert "Traceback" not in result.err
 
 
-def test_unknown_verb_brings_the_nearest(phmrun):
+def test_unknown_verb_or_value_brings_the_nearest(phmrun):
     assert "Did you mean 'train'" in phmrun("trian").err
+    assert "--over: there is no value 'tiem'" in (err := phmrun("plot", "history", "--over", "tiem", "latest").err)
+    assert "Did you mean 'time'" in err
     assert "phmrun runs: there is no command 'frobnicate'\nvalid: compare," in phmrun("runs", "frobnicate").err
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from phmrun.errors import PhmrunError
 from phmrun.ledger import State
 from phmrun.ledger.listing import list_runs, score_names, sort, unchanged, where
 
@@ -70,6 +71,11 @@ def test_scores_of_runs_and_their_names(runs: Path) -> None:
     actual = list_runs(runs)
     assert score_names(actual) == ["test/bleu"]
     assert [run.score("test/bleu") for run in actual] == [20.0, 30.0, None, 25.0]
+
+
+def test_a_comparison_is_no_filter(runs: Path) -> None:
+    with pytest.raises(PhmrunError, match="is not of the form key=value"):
+        where(list_runs(runs), ["test/bleu=>20"])
 
 
 def test_unchanged_runs_are_listed_once(runs: Path) -> None:
