@@ -59,8 +59,8 @@ def runs(context: typer.Context) -> list[str]:
     return sorted(config.parent.name for config in configs)
 
 
-def configs() -> list[str]:
-    """Return names of packaged configuration files."""
-    from phmrun.config import packaged_names
+def configs(context: typer.Context) -> list[str]:
+    """Return names of packaged configuration files; for ``phmrun sweep``, of sweeps."""
+    from phmrun.config import SWEEPS, packaged_names
 
-    return packaged_names()
+    return [name for name in packaged_names() if context.info_name != "sweep" or name.startswith(SWEEPS)]

@@ -11,6 +11,9 @@ from phmrun.documents import LARGEST, parse_yaml, parse_yaml_lines
 from phmrun.errors import PhmrunError, nearest
 from phmrun.files import read_regular
 
+SWEEPS = ("configs/papers/", "configs/sweeps/")
+"""Beginnings of the names of packaged sweeps."""
+
 
 class Source(NamedTuple):
     """Origin of configuration values.
@@ -99,10 +102,14 @@ def task_defaults(task: str) -> Source:
     return _packaged(name) if (_configs().parent / name).is_file() else Source(name, {})
 
 
-def config_source(name: str) -> Source:
+def config_source(name: str, suggested: tuple[str, ...] = ("",)) -> Source:
     """Read a configuration file by its path or packaged name.
 
     An existing path takes precedence. A packaged name may lack ``configs/``, but not ``.yaml``.
+
+    Args:
+        name: Path or packaged name.
+        suggested: Beginnings of the packaged names that an error may suggest; default: all.
 
     Raises:
         PhmrunError: There is no such file, or it is not a YAML mapping.
@@ -116,6 +123,7 @@ def config_source(name: str) -> Source:
     for candidate in (wanted, f"configs/{wanted}"):
         if candidate in packaged:
             return _packaged(candidate)
+    packaged = [entry for entry in packaged if entry.startswith(suggested)]
     close = nearest(wanted, [*packaged, *beside])
     hint = f"Did you mean {' or '.join(repr(match) for match in close)}?" if close else None
     valid = sorted({f"{Path(entry).parent.as_posix()}/…" for entry in packaged})

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from phmrun.config import ConfigError, Section, Source, config_source
+from phmrun.config import SWEEPS, ConfigError, Section, Source, config_source
 from phmrun.config.problems import from_validation, unknown_key
 from phmrun.errors import PhmrunError, unknown
 from phmrun.escaping import one_line
@@ -197,7 +197,7 @@ def load_sweep(name: str) -> Sweep:
         PhmrunError: (exit 2) The file or its table is missing or malformed, the table has no task, or the file names a
             row or column that the table lacks.
     """
-    source = config_source(name)
+    source = config_source(name, SWEEPS)
     path = Path(source.label)
     is_table = "paper" in source.values and "rows" in source.values
     file = SweepFile(table=source.label) if is_table else _placed(_validated(source), path)

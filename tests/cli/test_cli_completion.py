@@ -6,6 +6,8 @@ from phmrun.cli import completion
 
 
 class Context:
+    info_name = "sweep"
+
     def __init__(self, **params):
         self.params = params
         self.args = []
@@ -17,6 +19,7 @@ def test_what_fits_the_task_that_has_been_typed():
     assert "multi30k" not in parse
     assert "training.optimizer.lr=" in completion.keys(Context(task="nmt"))
     assert completion.keys(Context()) == []
+    assert {name.split("/")[1] for name in completion.configs(Context())} == {"papers", "sweeps"}
 
 
 ANSWERS = {
@@ -24,6 +27,7 @@ ANSWERS = {
     "phmrun train nmt --layer p": "phm", "phmrun train nmt --data m": "multi30k", "phmrun layers d": "dense",
     "phmrun schema ": "nmt", "phmrun eval nmt-b": "nmt-builtin-phm-7", "phmrun predict ": "nmt-builtin-phm-7",
     "phmrun co": "count-params", "phmrun train lm --preset l": "llama-1m",
+    "phmrun sweep configs/s": "configs/sweeps/linzen-rates.yaml",
 }  # fmt: skip
 ASK = """
 import os, sys

@@ -126,3 +126,10 @@ def test_paths_are_taken_from_the_folder_of_the_file(tmp_path, monkeypatch):
 )
 def test_each_of_three_or_more_seeds_searches_one_key_of_numbers_by_default(written, tune, seeds, each):
     assert load_sweep(written({"task": "toy", "tune": tune, "seeds": seeds})).file.replicates is each
+
+
+def test_only_sweeps_are_suggested_for_a_missing_sweep():
+    with pytest.raises(PhmrunError) as caught:
+        load_sweep("reproduction")  # as configs/nli/reproduction.yaml, which is none
+    assert caught.value.hint is None
+    assert {name.split("/")[1] for name in caught.value.valid} == {"papers", "sweeps"}
