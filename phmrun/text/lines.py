@@ -24,7 +24,6 @@ LONGEST_LINE = 1 << 20
 """Longest line in bytes; a longer one is not a sentence, and would break the bound on memory."""
 LONGEST_PARAGRAPH = 1 << 24
 """Longest line of running text in bytes; a line may be a paragraph or a document."""
-EMPTY = "the line is empty"
 
 
 def numbered_lines(path: Path, *, longest: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
@@ -158,13 +157,13 @@ def read_lines(path: Path, *, empty: bool = False) -> Iterator[str]:
     for number, line in numbered_lines(path):
         if not (empty or line.strip()):
             hint = f"Remove line {number} from both files of the pair."
-            raise data_error(EMPTY, f"{path}:{number}", hint)
+            raise data_error("the line is empty", f"{path}:{number}", hint)
         yield line
 
 
 def columns_fault(cells: Sequence[str], expected: str) -> str:
     """Return the fault of a line with other columns than expected: it is empty, or their number is wrong."""
-    return f"the line has {counted(len(cells), 'column')} {expected}" if any(map(str.strip, cells)) else EMPTY
+    return f"the line has {counted(len(cells), 'column')} {expected}" if "".join(cells).strip() else "the line is empty"
 
 
 def rows_of_parts(parts: Path | None, count: int) -> list[tuple[str, list[int]]]:

@@ -187,10 +187,8 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
             where, is_plain = f"{self.source}:{number}", columns is not self.names or len(columns) == 1
             cells = line.split("\t") if is_plain else sentences_of(line, where)
             if len(cells) != len(columns):
-                few = len(cells) < len(columns)
-                hint = "A tab separates sentences." if few else "Leave out labels and whatever else."
                 expected = f"instead of {len(columns)}: {', '.join(columns)}"
-                raise data_error(columns_fault(cells, expected), where, hint)
+                raise data_error(columns_fault(cells, expected), where, "Tabs separate columns; leave out labels.")
             yield [" ".join(cells[columns.index(name)].split()) for name in self.names]
 
 
