@@ -104,6 +104,10 @@ class DataModule(Generic[V]):
         paths = files if isinstance(files, list | tuple) else (files,)
         return [path for path in paths if isinstance(path, Path)]
 
+    def adopt(self, other: "DataModule[V]", name: str) -> None:
+        """Take the test set of another module of the task as a split of this name, to be scored."""
+        self.files[name] = other.files["test"]
+
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 sums given at construction, by name.
 

@@ -15,8 +15,8 @@ from phmrun.engine.trained_model import TrainedModel, choose_device
 from phmrun.errors import PhmrunError, data_error, unknown
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
-from phmrun.ledger.environment import Split
-from phmrun.ledger.scores import OTHER_FILE
+from phmrun.ledger.environment import DataRecord, Split
+from phmrun.ledger.scores import OTHER_FILE, signature_of
 from phmrun.metric import metrics_of
 from phmrun.metrics import Score
 from phmrun.metrics.items import LOSSES, losses_text
@@ -92,9 +92,20 @@ def evaluate_run(
         run.write(run.predictions / f"{name}{LOSSES}", losses_text(evaluation.losses))
     metrics |= _scores_of_items(run, config.task, name, mark, metrics)
     run.add_metrics(metrics)
+    if files and "train" not in data.files:
+        _note_left_out(run, config.task, metrics)
     if pairs is None and not name.startswith(OTHER_FILE):
         run.write_samples(evaluation.columns, evaluation.samples)
     return metrics
+
+
+def _note_left_out(run: Run, task: str, scores: Collection[str]) -> None:
+    """Name the floors and metrics that the run's test set has, but not the ``scores`` of a file without its data."""
+    kinds = {part.name for part in (*metrics_of(task), *TASKS.get(task).baselines)}
+    recorded = [key for key in run.metrics() if key.startswith("test/")]
+    before, now = ({re.sub(r"^[^/]*/(.*?-of-)?", "", key) for key in keys} & kinds for keys in (recorded, scores))
+    if lost := sorted(before - now) if recorded else ["floors that learn from the training data"]:
+        note(f"without {', '.join(lost)}: the run's own data are not here, or have changed")
 
 
 def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collection[str]) -> dict[str, Any]:
@@ -104,14 +115,17 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
     items are left out, as are those in ``scores``. A version above 1 is in the signature, since it is in the run id
     only if the task itself lists the metric.
     """
+    # A score on record that the predictor has computed is not replaced when it lacks the data for it.
+    computed = {key for key, value in run.metrics().items() if not signature_of(value).startswith("items:")}
     added = {}
     for metric in metrics_of(task):
         key = f"{name}/{metric.name}"
-        if key in scores or metric.measure is None or metric.read_items is None:
+        if key in computed.union(scores) or metric.measure is None or metric.read_items is None:
             continue
         try:
             items = metric.read_items(run, name, "")
-        except (ModuleNotFoundError, FileNotFoundError):  # the predictor has named the package, or knows no losses
+        # The predictor has named the package, or knows no losses; or the run's data are not here.
+        except (ModuleNotFoundError, FileNotFoundError, PhmrunError):
             continue
         if items is not None and len(items.counts):
             signature = f"items:{metric.name}" + (f"|version:{metric.version}" if metric.version > 1 else "")
@@ -173,13 +187,32 @@ def _scored(
         stem = re.sub(r"[^A-Za-z0-9._]+", "-", Path(present.files[-1].path).name.removesuffix(".gz")).strip("-.")
         name = same or f"{OTHER_FILE}{stem or 'x'}-{present.sha256[:8]}"
         note(f"{', '.join(map(str, files))}: " + (f"this is the run's split {same}" if same else f"scored as {name}"))
-        return data, split, name, mark
+        return *_beside_training(trained, data, name), name, mark
     recorded = record.splits.get(split) if record else None
     if recorded is not None and recorded.sha256 != present.sha256:
         what = f"the data have changed since the run was trained: {split} ({present.mark}, recorded {recorded.mark})"
         hint = f"Put the old file back, or score this one under a name of its own: {command}"
         raise data_error(what, ", ".join(file.path for file in present.files), hint)
     return data, split, split, mark
+
+
+def _beside_training(trained: TrainedModel, other: DataModule, name: str) -> tuple[DataModule, str]:
+    """Return the run's own data with the test set of ``other`` as a split, and that split's name.
+
+    Floors and measures that learn from the training data are then scored as for the run's own splits. If ``name`` is
+    one of these, and has the same content on this machine, it is that split. If the run's data are not here as
+    recorded, the result is ``other`` and "test".
+    """
+    try:
+        whole = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
+        here = {key: Split.of(whole.sources(key)).sha256 for key in {"train", name} & whole.files.keys()}
+    except PhmrunError:
+        return other, "test"
+    if here.get("train") != (trained.run.data() or DataRecord()).splits.get("train", Split(())).sha256:
+        return other, "test"
+    if here.get(name) != Split.of(other.sources("test")).sha256:
+        whole.adopt(other, name)
+    return whole, name
 
 
 def _pairs(trained: TrainedModel, name: str) -> tuple[Any, str, str, str]:

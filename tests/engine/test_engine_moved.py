@@ -110,3 +110,29 @@ def _ending(task):
 
 def _digits(scores):
     return next(iter(scores)).partition("/")[0].rpartition("-")[2]
+
+
+@pytest.mark.parametrize(("task", "lost"), [("nli", "bag-of-words"), ("style", "reference, style, unchanged")])
+def test_floors_and_measures_of_files_are_those_of_the_split(task, lost, tmp_path, caplog):
+    caplog.set_level("INFO")
+    corpus = tmp_path / "corpus"
+    run = run_of(run_experiment(configured(task, corpus, SHORT), tmp_path / "runs"))
+    before = _timeless(evaluate_run(open_run(run)))
+    files = [Path(shutil.copy(file, tmp_path / f"copy{file.suffix}")) for file in sorted(corpus.glob("test.*"))]
+    assert _timeless(evaluate_run(open_run(run), files=files)) == before
+    train = min(corpus.glob("train.*"))
+    text = train.read_text()
+    for other in (f"{text}{text}", None):
+        train.write_text(other) if other else train.unlink()
+        assert _timeless(evaluate_run(open_run(run), files=files)).items() < before.items()
+        assert f"without {lost}: the run's own data are not here, or have changed" in caplog.messages[-1]
+        assert _timeless(run.metrics()).items() >= before.items()
+    train.write_text(text)
+    for file in files:
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:7]))
+    scores = _timeless(evaluate_run(open_run(run), files=files))
+    assert {name.partition("/")[2] for name in scores} == {name.partition("/")[2] for name in before}
+
+
+def _timeless(scores):
+    return {name: value for name, value in scores.items() if not name.endswith("per_second")}

@@ -1,7 +1,7 @@
 """Labeled sentences or sentence pairs as training batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -126,6 +126,11 @@ class ClassificationData(BucketedData[ClassificationVocabulary]):
         paths = self.corpus.paths
         split = TRAIN if split == DEV and self.config.data.hold_out else split
         return [paths[split]] if self.corpus.whole and split in paths else list(paths.values())
+
+    def adopt(self, other: "ClassificationData", name: str) -> None:  # type: ignore[override]
+        """Take the test set of another module as a split, with the settings of its reading."""
+        super().adopt(other, name)
+        self.corpus = replace(self.corpus, reading=other.corpus.reading)
 
     def fingerprints(self) -> dict[str, str]:
         """Return SHA-256 sums by their names in the run id.
