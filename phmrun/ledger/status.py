@@ -1,6 +1,7 @@
 """State of a run, with times and progress: ``status.json``."""
 
 import os
+import re
 import socket
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -33,8 +34,11 @@ class State(StrEnum):
     DAMAGED = "damaged"
 
 
-DIVERGED = (" at optimizer step ", ", which is not a finite number")
-"""Parts of the reason of a run that ``phmrun.engine.checkpoints.diverged`` or a script's score has ended."""
+DIVERGED = re.compile(
+    r"(exit code 4: )?((the training loss|the validation's \S+) is (nan|-?inf) at optimizer step \d+"
+    r"|the weights \S+ are no longer numbers at optimizer step \d+|\S+ is (nan|-?inf), which is not a finite number)"
+)
+"""Reasons of a run that ``phmrun.engine.checkpoints.diverged`` or a script's score has ended; others may quote them."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Status:
     @property
     def diverged(self) -> bool:
         """True if the run failed because training stopped at NaN or infinity, or has such a score."""
-        return self.state is State.FAILED and any(part in (self.reason or "") for part in DIVERGED)
+        return self.state is State.FAILED and bool(DIVERGED.fullmatch(self.reason or ""))
 
     @classmethod
     def from_json(cls, content: Any) -> "Status":

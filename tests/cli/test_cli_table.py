@@ -51,7 +51,7 @@ def test_table_shows_mean_deviation_and_seeds(phmrun, runs_dir):
 
 def test_runs_that_diverged_count_without_a_name(phmrun, runs_dir):
     config = f"task: sva\nseed: 7\ndata: {{name: builtin}}\nlayer: {PHM}\n"
-    reason = "the loss at optimizer step 9 is nan, which is not a finite number"
+    reason = "the training loss is nan at optimizer step 9"
     Run.create(runs_dir, "sva-builtin-x-7-0123456789a7", config).set_state(State.FAILED, reason)
     phm = json.loads(phmrun("table", "--runs-dir", str(runs_dir), "--json").out)["cells"][1]
     assert [phm[key] for key in ("verdict", "collapsed", "compared_seeds")] == ["different", [1, 0], [2, 2]]

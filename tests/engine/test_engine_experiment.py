@@ -138,7 +138,7 @@ def test_a_loss_that_is_no_number_fails_the_run(tmp_path, monkeypatch):
     assert caught.value.code is ExitCode.TRAINING
     (path,) = (tmp_path / "runs").iterdir()
     status = Run(path).status
-    assert (status.state, status.reason) == (State.FAILED, "the training loss is nan at optimizer step 3")
+    assert (status.diverged, status.reason) == (True, "the training loss is nan at optimizer step 3")
     assert not (path / "lock").exists()
     assert "the training loss is nan" in (path / "train.log").read_text()
 
