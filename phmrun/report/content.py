@@ -111,7 +111,7 @@ def _outcome(table: ResultTable, compared: Comparisons) -> str:
     judged = judged if best in judged else {}  # rows whose runs have all diverged have no score
     under = "" if table.headings[column].name == score else table.under(column)
     name, measured = table.names[best] or "the network", f"{title(score)}{under}"
-    size = f" with {sizes[0]:,} parameters" if (sizes := table.parameters(best)) else ""
+    size = f" with {sizes[0]:,} parameters" if (sizes := table.parameters(best, column)) else ""
     if not judged:
         why = "nothing is compared, since a verdict needs two or more seeds of a row and of dense"
         return f"the best {measured} is {scores[best]:.2f}, of {name}{size}; {why}."

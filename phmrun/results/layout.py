@@ -164,7 +164,7 @@ def plain_rows(table: ResultTable, compared: Comparisons, costs: Sequence[str] =
     mean, std, values, interval_of_mean, seeds, planned, parameters, multiplications, training_seconds,
     seconds_per_step, at_edge, published, printed, delta, comparable, reduced; those of :func:`facts`; not_compared,
     states, steps, signatures, runs. Numbers are not rounded; missing ones are ``None``. The interval is of 95 %.
-    ``parameters`` is the least count of the row's networks.
+    ``parameters`` is the least count of the cell's networks.
     """
     cells, reasons = [], withheld(table)
     uncompared = dict.fromkeys(facts(RowComparison(Judgement(Verdict.UNDECIDED), Question())))
@@ -182,7 +182,7 @@ def plain_rows(table: ResultTable, compared: Comparisons, costs: Sequence[str] =
                 "interval_of_mean": metric_of(figure.score).bounded(interval_of_mean(figure.values)),
                 "seeds": len(figure.values),
                 "planned": len(figure.entries),
-                "parameters": next(iter(table.parameters(row)), None),
+                "parameters": next(iter(table.parameters(row, column)), None),
                 "multiplications": cost_of(figure.entries, "multiplications"),
                 "training_seconds": cost_of(figure.entries, "training-time"),
                 "seconds_per_step": cost_of(figure.entries, "step-time"),

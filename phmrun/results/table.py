@@ -124,9 +124,10 @@ class ResultTable:
         lines = self.figures if row is None else [self.figures[row]]
         return list({id(entry): entry for line in lines for figure in line for entry in figure.entries}.values())
 
-    def parameters(self, row: int) -> tuple[int, ...]:
-        """Return the distinct parameter counts of a row's networks, ascending."""
-        counts = {entry.run.about("parameters") for entry in self.entries(row) if entry.run}
+    def parameters(self, row: int, column: int | None = None) -> tuple[int, ...]:
+        """Return the distinct parameter counts of a row's networks, or of one of its cells, ascending."""
+        entries = self.entries(row) if column is None else self.cells[row, column].entries
+        counts = {entry.run.about("parameters") for entry in entries if entry.run}
         return tuple(sorted(count for count in counts if isinstance(count, int)))
 
     def under(self, column: int) -> str:
