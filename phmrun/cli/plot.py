@@ -104,9 +104,11 @@ def plot_pareto(
     selection = view(what, runs_dir, Asked(scores=[score] if score else []))
     tell_faults(selection.statuses)
     table = selection.table
-    names = [heading.score for heading in table.headings]
-    chosen = score or next(iter(names), "")
-    places = [place for place, name in enumerate(names) if name == chosen]
+    chosen = score or next((heading.score for heading in table.headings), "")
+    places = [place for place, heading in enumerate(table.headings) if heading.score == chosen]
+    signatures = [text for line in table.figures for place in places for text in line[place].signatures]
+    if len({text.partition("|data:")[2][:12] for text in signatures} - {""}) > 1:
+        raise PhmrunError(f"{chosen} is of several test sets", hint="Name runs of one; `phmrun report` plots each.")
     points = [point for place in places for point in points_of(table, place, over)]
     if not points:
         command = COSTS[over].meaning.split("`")[1:2]  # that measures it

@@ -26,3 +26,10 @@ def test_sizes_are_those_of_the_network_with_the_score(phmrun, names, tmp_path):
     assert "is 80.00, of dense with 900 parameters;" in (tmp_path / "two.md").read_text()
     cells = json.loads(phmrun("table", *names, "--json").out)["cells"]
     assert [cell["parameters"] for cell in cells] == [900, 100]
+
+
+def test_scores_of_several_test_sets_are_not_plotted_together(phmrun, names, tmp_path):
+    refused = phmrun("plot", "pareto", *names, "--out", "a.svg")
+    assert (refused.code, refused.out) == (2, "")
+    assert "the scores test/accuracy are of several test sets" in refused.err
+    assert phmrun("plot", "pareto", names[0], "--out", "a.svg").code == 0
