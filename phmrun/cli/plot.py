@@ -114,8 +114,8 @@ def plot_pareto(
         command = COSTS[over].meaning.split("`")[1:2]  # that measures it
         hint = f"Measure it first: `{command[0]}`" if command else None
         raise PhmrunError(f"none of these has a score and {over} on record", where="--over", hint=hint)
-    path = out or Path(f"pareto-{Path(what[0]).stem}.png")
-    about = what[0] if Path(what[0]).suffix else heading_of([Run.find(runs_dir, run) for run in what])
+    path = out or Path(f"pareto-{Path(what[0]).name.removesuffix('.yaml').removesuffix('.yml')}.png")
+    about = what[0] if what[0].endswith((".yaml", ".yml")) else heading_of([Run.find(runs_dir, run) for run in what])
     baselines = {row.label: value for row in baseline_rows(table) if (value := row.values[places[0]]) is not None}
     figure = draw_pareto(points, chosen, size=over, heading=table.title or about, baselines=baselines)
     drawn = [point._asdict() for point in points]

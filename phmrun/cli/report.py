@@ -37,7 +37,8 @@ def report(
         phmrun report configs/papers/phm/table5-small.yaml --out table5.html
         phmrun report sweep.yaml --watch
     """
-    place = out or Path(f"{Path(names[0]).stem if len(names) == 1 else 'report'}.html")
+    stem = Path(names[0]).name.removesuffix(".yaml").removesuffix(".yml") if len(names) == 1 else "report"
+    place = out or Path(f"{stem}.html")
     if place.suffix not in ("", ".html"):
         raise PhmrunError("the page is HTML; Markdown is written beside it", where="--out", valid=["page.html"])
     place = place.with_suffix(".html")

@@ -10,26 +10,22 @@ from phmrun.ledger import Run, State
 @pytest.fixture
 def names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    created = []
     for task, size, score in (("sva", 900, 80.0), ("nli", 100, 90.0)):
-        run = Run.create(tmp_path / "runs", f"{task}-x-2.1-dense-1-00000000000{len(created)}", f"task: {task}\n")
-        run.write_parameters({"total": size})
+        run = Run.create(tmp_path / "runs", f"{task}-x-2.1-dense-1-000000000001", f"task: {task}\n")
         run.add_metrics({"test/accuracy": {"value": score, "signature": f"labels:a+b|data:{task}"}})
-        run.set_state(State.RUNNING, about={"task": task, "parameters": size})
+        run.write_parameters({"total": size})
         run.set_state(State.DONE)
-        created.append(run.id)
-    return created
+    return [path.name for path in sorted((tmp_path / "runs").iterdir(), reverse=True)]
 
 
-def test_sizes_are_those_of_the_network_with_the_score(phmrun, names, tmp_path):
-    assert phmrun("report", *names, "--out", "two.html").code == 0
-    assert "is 80.00, of dense with 900 parameters;" in (tmp_path / "two.md").read_text()
-    cells = json.loads(phmrun("table", *names, "--json").out)["cells"]
-    assert [cell["parameters"] for cell in cells] == [900, 100]
+def test_runs_of_two_tasks_have_their_own_sizes_and_no_common_plot(phmrun, names, tmp_path):
+    assert phmrun("report", *names).code == 0
+    assert "is 80.00, of dense with 900 parameters;" in (tmp_path / "report.md").read_text()
+    table = json.loads(phmrun("table", *names, "--json").out)
+    assert [cell["parameters"] for cell in table["cells"]] == [900, 100]
+    assert "test/accuracy is of several test sets" in phmrun("plot", "pareto", *names).err
 
 
-def test_scores_of_several_test_sets_are_not_plotted_together(phmrun, names, tmp_path):
-    refused = phmrun("plot", "pareto", *names, "--out", "a.svg")
-    assert (refused.code, refused.out) == (2, "")
-    assert "the scores test/accuracy are of several test sets" in refused.err
-    assert phmrun("plot", "pareto", names[0], "--out", "a.svg").code == 0
+def test_files_are_named_after_the_whole_run(phmrun, names):
+    assert phmrun("report", names[0]).out.startswith(f"{names[0]}.html\n")
+    assert phmrun("plot", "pareto", f"runs/{names[0]}").out == f"pareto-{names[0]}.png\n"
