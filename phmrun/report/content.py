@@ -4,6 +4,7 @@ Paths below the data directory or the user's home are shortened, since other peo
 """
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from markupsafe import Markup
 from phmrun.config import load_run_config, to_yaml
 from phmrun.config.options import options_of
 from phmrun.errors import PhmrunError, counted
-from phmrun.escaping import fenced, markdown, printable
+from phmrun.escaping import fenced, markdown, printable, shell_word
 from phmrun.files import read_text, write_text
 from phmrun.ledger import State, environment
 from phmrun.ledger.record import absolute_paths, portable
@@ -66,7 +67,8 @@ def subject_of(plan: Plan) -> Subject:
     """Return the sweep of a plan as the subject of a report."""
     where = portable(shared(plan.sweep.where))
     seeds = max(len({cell.at[SEED] for cell in plan.cells}), 1)
-    commands = f"phmrun sweep {where} --seeds {seeds}\nphmrun report {where}"
+    word = re.sub(r"^'(~|\$PHMRUN_DATA)/", r"\1/'", shell_word(where))  # the shell expands what is not quoted
+    commands = f"phmrun sweep {word} --seeds {seeds}\nphmrun report {word}"
     return Subject(plan.sweep.title or where, commands, Path(plan.sweep.where))
 
 

@@ -1,6 +1,8 @@
 """The page of a sweep: what it says, from run directories that nobody trained."""
 
 import re
+import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -141,6 +143,15 @@ def test_outcome_is_the_verdict_in_one_sentence(stood, tmp_path):
     )
     runless = {(len(table.rows), 0): differences(table)[1, 0]}  # a row of diverged seeds alone
     assert outcome(table, runless, statuses) == outcome(table, {}, statuses)
+
+
+@pytest.mark.parametrize("name", ["a b/x|y's.yaml", "~/a b.yaml", "c.yaml"])
+def test_commands_are_quoted_for_the_shell(stood, name, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    created, _ = stood
+    sweep = replace(created.sweep, where=name.replace("~", str(tmp_path)))
+    command = subject_of(replace(created, sweep=sweep)).commands.splitlines()[1].replace("phmrun report", "printf %s")
+    assert subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout == sweep.where
 
 
 def test_watched_page_of_runs_loads_itself_and_escapes_their_names(tmp_path, monkeypatch):
