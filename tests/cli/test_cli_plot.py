@@ -20,7 +20,7 @@ def test_history(phmrun, runs, tmp_path):
 
 def test_bad_arguments_of_plot_are_usage_errors(phmrun, runs, tmp_path):
     (run,) = runs.iterdir()
-    assert "'epoch', 'step', 'time'" in phmrun("plot", "history", str(run), "--over", "steps").err
+    assert "valid: epoch, step, time" in phmrun("plot", "history", str(run), "--over", "steps").err
     assert "clock-step" not in phmrun("plot", "pareto", str(run), "--over", "nosuch").err
     assert "Measure it first: `phmrun export" in phmrun("plot", "pareto", str(run), "--over", "latency").err
     result = phmrun("plot", "history", str(run), "--out", str(tmp_path / "a.bmp"))
