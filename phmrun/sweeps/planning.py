@@ -144,7 +144,8 @@ class RecordedData:
                         of_data.setdefault(json.dumps(sums, sort_keys=True), []).append(run)
         of_data = self._of_name[name].get(_key(config.task, semantic_values(config, former_names=True)), {})
         named = flat(config.model_dump(mode="json", include={"data": True, "model": {"path"}}))
-        return {sums: run for sums, runs in of_data.items() for run in runs if _has_files(run, named)}
+        last = {sums: next((r for r in reversed(runs) if _has_files(r, named)), None) for sums, runs in of_data.items()}
+        return {sums: run for sums, run in last.items() if run}
 
     def require_unambiguous(self, config: Experiment) -> None:
         """Check that runs with these data settings have the same checksums.
