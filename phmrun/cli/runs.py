@@ -70,7 +70,7 @@ def list_runs(
         console.print_json([run.to_json() | ({"remarks": noted[run.id]} if noted else {}) for run in chosen])
         return
     if not chosen:
-        kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs}))
+        kinds = ", ".join(sorted({f"{run.about('task')} {run.network}" for run in all_runs if run.about("task")}))
         console.print_aside(f"no run fits; there are: {kinds}" if all_runs else f"no runs in {runs_dir}")
         return
     wanted = listed(columns)

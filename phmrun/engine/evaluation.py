@@ -101,7 +101,7 @@ def evaluate_run(
 
 def _note_left_out(run: Run, task: str, scores: Collection[str]) -> None:
     """Name the floors and metrics that the run's test set has, but not the ``scores`` of a file without its data."""
-    kinds = {part.name for part in (*metrics_of(task), *TASKS.get(task).baselines)}
+    kinds = {part.name for part in (*metrics_of(task), *TASKS.get(task).baselines)} - {"loss"}  # of test sets alone
     recorded = [key for key in run.metrics() if key.startswith("test/")]
     before, now = ({re.sub(r"^[^/]*/(.*?-of-)?", "", key) for key in keys} & kinds for keys in (recorded, scores))
     if lost := sorted(before - now) if recorded else ["floors that learn from the training data"]:
@@ -201,14 +201,15 @@ def _beside_training(trained: TrainedModel, other: DataModule, name: str) -> tup
 
     Floors and measures that learn from the training data are then scored as for the run's own splits. If ``name`` is
     one of these, and has the same content on this machine, it is that split. If the run's data are not here as
-    recorded, the result is ``other`` and "test".
+    recorded, or the split is a part of its file, the result is ``other`` and "test".
     """
     try:
         whole = TASKS.get(trained.config.task).load("data")(trained.config, cache_dir())
         here = {key: Split.of(whole.sources(key)).sha256 for key in {"train", name} & whole.files.keys()}
     except PhmrunError:
         return other, "test"
-    if here.get("train") != (trained.run.data() or DataRecord()).splits.get("train", Split(())).sha256:
+    held_out = trained.config.data.hold_out and name in ("train", "dev")  # a part of the file is in the run's split
+    if held_out or here.get("train") != (trained.run.data() or DataRecord()).splits.get("train", Split(())).sha256:
         return other, "test"
     if here.get(name) != Split.of(other.sources("test")).sha256:
         whole.adopt(other, name)

@@ -277,13 +277,15 @@ def _samples(records: Sequence[Mapping[str, Any]], path: Path, system: str) -> l
 def _results(content: Mapping[str, Any], path: Path, system: str) -> list[dict[str, Any]]:
     """Return the scores of a harness file of results: TASK/METRIC, or "TASK/METRIC,FILTER"; without standard errors."""
     name = system or str(content.get("model_name") or path.parent.name)
+    settings = content.get("config")
+    model = json.dumps(settings.get("model_args", str(path)) if isinstance(settings, Mapping) else str(path))
     return [
         {
             "system": name,
             "metric": f"{task}/{key.removesuffix(',none')}",
             "value": value,
             "fixed": True,
-            "model_args": json.dumps(content.get("config", {}).get("model_args", str(path))),
+            "model_args": model,
             "where": str(path),
         }
         for task, numbers in content["results"].items()

@@ -199,7 +199,10 @@ def test_pairs_of_one_dataset_have_the_costs_that_are_known(phmrun, tmp_path):
 def test_results_of_the_harness_are_seeds_of_their_name(phmrun, tmp_path):
     for name, share in {"base-1": 0.5, "base-2": 0.51, "tuned-1": 0.6, "tuned-2": 0.61}.items():
         (tmp_path / name).mkdir()
-        content = {"results": {"arc_easy": {"alias": "arc", "acc,none": share, "acc_stderr,none": 0.01}}}
+        content = {
+            "results": {"arc_easy": {"alias": "arc", "acc,none": share, "acc_stderr,none": 0.01}},
+            "config": None,
+        }
         (tmp_path / name / "results_2026-01-02.json").write_text(json.dumps(content | {"model_name": name}))
     files = [f"{name[:-2]}={tmp_path / name}" for name in ("base-1", "base-2", "tuned-1", "tuned-2")]
     facts = json.loads(phmrun("decide", *files, "--reference", "base", "--metric", "acc", "--json").out)

@@ -134,5 +134,13 @@ def test_floors_and_measures_of_files_are_those_of_the_split(task, lost, tmp_pat
     assert {name.partition("/")[2] for name in scores} == {name.partition("/")[2] for name in before}
 
 
+def test_a_file_of_which_the_run_holds_items_out_is_scored_as_a_whole(tmp_path):
+    config = configured("nli", tmp_path / "corpus", {**SHORT, "data": {"hold_out": 0.5, "dev": None}})
+    run = run_of(run_experiment(config, tmp_path / "runs"))
+    train = tmp_path / "corpus" / "train.tsv"
+    scores = evaluate_run(open_run(run), files=[Path(shutil.copy(train, tmp_path / "copy.tsv"))])
+    assert scores["train/accuracy"]["n"] == len(train.read_text().splitlines())
+
+
 def _timeless(scores):
     return {name: value for name, value in scores.items() if not name.endswith("per_second")}

@@ -181,14 +181,16 @@ class SentenceClassifier(Predictor[nn.Module, ClassificationVocabulary, Classifi
         """
         columns: Sequence[str] = self.names
         for number, line in enumerate(lines, 1):
-            if number == 1 and set(self.names) <= set(header := header_of(line)):
+            header = header_of(line) if number == 1 else ()
+            if set(self.names) <= set(header) and len(set(header)) == len(header):
                 columns = header
                 continue
             where, is_plain = f"{self.source}:{number}", columns is not self.names or len(columns) == 1
             cells = line.split("\t") if is_plain else sentences_of(line, where)
             if len(cells) != len(columns):
                 expected = f"instead of {len(columns)}: {', '.join(columns)}"
-                raise data_error(columns_fault(cells, expected), where, "Tabs separate columns; leave out labels.")
+                hint = "Tabs separate columns." + (" Leave out labels." if columns is self.names else "")
+                raise data_error(columns_fault(cells, expected), where, hint)
             yield [" ".join(cells[columns.index(name)].split()) for name in self.names]
 
 

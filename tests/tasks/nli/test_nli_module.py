@@ -81,6 +81,8 @@ def test_it_learns_and_answers(tmp_path):
     assert set(answer.values["probabilities"]) == {"entailment", "neutral", "contradiction"}
     for header in ("hypothesis\tlabel\tpremise", "sentence2\tgold_label\tsentence1"):
         assert list(open_run(run).predictor().predict([header, "not w1\t-\tw1 w2 w3"])) == [answer]
+    with pytest.raises(PhmrunError, match="3 columns instead of 2"):
+        list(open_run(run).predictor().predict(["premise\tpremise\thypothesis", "a\tb\tc"]))
     with pytest.raises(PhmrunError, match="1 column instead of 2"):
         list(open_run(run).predictor().predict(["no hypothesis"]))
     with pytest.raises(PhmrunError, match="input:2: the line is empty"):
