@@ -289,7 +289,7 @@ def train(
         restart=(lambda _: None) if restart else None,
         extend=extend,
     )
-    return TrainedRun(Run(result.run_dir))
+    return TrainedRun(Run(result.run_dir.absolute()))  # the program may change its folder
 
 
 def require_no_distillation(config: Experiment) -> None:
@@ -339,7 +339,7 @@ def open_run(reference: AnyPath = "latest", *, runs_dir: AnyPath | None = None) 
     Raises:
         PhmrunError: (exit 2) No run or several runs match.
     """
-    return TrainedRun(Run.find(directory_of_runs(runs_dir), str(reference)))
+    return TrainedRun(Run.find(directory_of_runs(runs_dir).absolute(), str(reference)))
 
 
 def runs(runs_dir: AnyPath | None = None) -> list[dict[str, Any]]:

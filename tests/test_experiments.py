@@ -68,8 +68,11 @@ def test_a_plan_is_the_run_that_would_be(run, settings):
     assert plan.parameters["total"] == run.run.parameters()["total"]
 
 
-def test_a_run_is_opened_evaluated_and_asked(run):
-    again = phmrun.open_run(runs_dir=str(run.path.parent))
+def test_a_run_is_opened_evaluated_and_asked(run, monkeypatch):
+    monkeypatch.chdir(run.path.parent.parent)
+    again = phmrun.open_run(runs_dir=run.path.parent.name)
+    monkeypatch.undo()
+    assert again.scores() == run.scores()
     assert again.id == run.id
     assert "dev/accuracy" in again.evaluate("dev")
     assert "dev/accuracy" in again.evaluate(files=run.run.values["data"]["dev"])

@@ -32,8 +32,9 @@ def export(
 ) -> None:
     """Export a trained model to another format, and check that its outputs are the same.
 
-    Without rounding of the weights, a difference above 0.0001 is an error. Files, sizes and differences are printed, as
-    a table or JSON. The outputs of ctranslate2 are checked by --compare only.
+    Without rounding of the weights, a difference above 0.0001 is an error; that of peft is the relative error of an
+    update as two factors, at most 0.001. Files, sizes and differences are printed, as a table or JSON. The outputs of
+    ctranslate2 are checked by --compare only.
 
     Args:
         kind: Format: safetensors (weights; the default), onnx (programs), ctranslate2; of a network of transformers
