@@ -12,7 +12,7 @@ from phmrun.config import Experiment, decoding_section
 from phmrun.config.sections import NO_DATA
 from phmrun.engine.data import DataModule
 from phmrun.engine.trained_model import TrainedModel, choose_device
-from phmrun.errors import PhmrunError, data_error, unknown
+from phmrun.errors import ExitCode, PhmrunError, data_error, unknown
 from phmrun.files import cache_dir
 from phmrun.ledger import Run
 from phmrun.ledger.environment import DataRecord, Split
@@ -124,9 +124,12 @@ def _scores_of_items(run: Run, task: str, name: str, mark: str, scores: Collecti
             continue
         try:
             items = metric.read_items(run, name, "")
-        # The predictor has named the package, or knows no losses; or the run's data are not here.
-        except (ModuleNotFoundError, FileNotFoundError, PhmrunError):
+        except (ModuleNotFoundError, FileNotFoundError):  # the predictor has named the package, or knows no losses
             continue
+        except PhmrunError as error:
+            if error.code != ExitCode.DATA:
+                raise
+            continue  # the run's data are not here
         if items is not None and len(items.counts):
             signature = f"items:{metric.name}" + (f"|version:{metric.version}" if metric.version > 1 else "")
             signature += f"|data:{mark}" if mark else ""

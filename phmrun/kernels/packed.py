@@ -1,13 +1,13 @@
 """Dense maps of few vectors on a CPU, with weights packed once.
 
-For few rows ``F.linear`` takes up to five times as long as a product with packed weights. On processors by AMD those of
-oneDNN are taken, which are faster for any number of rows; on others those of MKL, for four rows or more. Measured with
-more weights than the caches hold, as a decoder's step reads them (``python -m benchmarks.decoding``). The kernels sum
-in different orders: results differ in the last digits, also between machines. Scores are therefore not computed with
-them.
+For few rows ``F.linear`` takes longer than a product with packed weights. On processors by AMD those of oneDNN are
+taken, for any number of rows; on others those of MKL, for four rows or more. ``python -m benchmarks.decoding`` times
+them within a decoder's step. The kernels sum in different orders: results differ in the last digits, also between
+machines. Scores are therefore not computed with them.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -64,7 +64,7 @@ def bfloat16_map(weight: Tensor, bias: Tensor | None) -> Map:
     None.
     """
     weight, bias = weight.detach().bfloat16(), None if bias is None else bias.detach().bfloat16()
-    packs = weight.device.type == "cpu" and _works("onednn", weight)
+    packs = weight.device.type == "cpu" and _works("onednn", weight.dtype)
     apply = (_onednn if packs else _linear)(weight, bias)
     return lambda inputs: apply(inputs.bfloat16()).float()
 
@@ -84,7 +84,7 @@ class FewRows:
         self.bias = None if bias is None else bias.detach()
         kernel, self._least = ("onednn", 1) if amd_family() else ("mkl", MKL_ROWS)
         single = weight.device.type == "cpu" and weight.dtype == torch.float32
-        self._packed = kernel if single and _works(kernel, self.weight) else "linear"
+        self._packed = kernel if single and _works(kernel, torch.float32) else "linear"
         self._by_kernel: dict[str, Map] = {}
 
     def for_rows(self, rows: int) -> Map:
@@ -95,13 +95,12 @@ class FewRows:
         return self._by_kernel[name]
 
 
-def _works(name: str, inputs: Tensor) -> bool:
-    """Return True if this build of torch has the kernel's operators.
-
-    It is tried at every call, with a weight of 8 rows and the columns, type and device of ``inputs``.
-    """
+@cache
+def _works(name: str, dtype: torch.dtype) -> bool:
+    """Return True if this build of torch has a kernel's operators for weights of a type on the CPU; tried once."""
+    ones = torch.ones(8, 8, dtype=dtype)
     try:
-        KERNELS[name](inputs.new_ones(8, inputs.shape[1]), None)(inputs)
+        KERNELS[name](ones, None)(ones)
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
     return True
